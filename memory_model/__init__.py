@@ -1,0 +1,1 @@
+"""Memory: bytes, addresses, lifetimes and order.  It knows no time."""
