@@ -1,0 +1,1 @@
+"""Performance: work and time.  It knows no values of bytes."""
