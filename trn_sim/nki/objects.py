@@ -1,0 +1,47 @@
+"""The base class of kernel classes."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+__all__ = ["NKIObject"]
+
+_PLAIN = (type(None), bool, int, float, str, tuple, Enum)
+
+
+class NKIObject:
+    """Base of classes that kernels use, dataclasses or not.
+
+    The NKI compiler makes the initializer from the attributes of the class, annotated or not, with ``@dataclass`` and
+    without.  So here: plain class attributes count as fields of a dataclass, and without ``@dataclass`` and
+    ``__init__`` the attributes are the arguments, those without a value defaulting to None.
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        annotations = cls.__dict__.get("__annotations__")
+        if annotations is None:
+            annotations = cls.__annotations__ = {}
+        for name, value in list(vars(cls).items()):
+            if not name.startswith("_") and isinstance(value, _PLAIN):
+                annotations.setdefault(name, Any)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        names = [name for cls in reversed(type(self).__mro__) for name in cls.__dict__.get("__annotations__", {})]
+        if len(args) > len(names):
+            raise TypeError(f"{type(self).__name__} takes {len(names)} arguments, not {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name in kwargs:
+            if name in given:
+                raise TypeError(f"{type(self).__name__} got '{name}' twice")
+        given.update(kwargs)
+        for name in names:
+            setattr(self, name, given.pop(name, getattr(type(self), name, None)))
+        for name, value in given.items():
+            setattr(self, name, value)
+        finish = getattr(self, "__post_init__", None)
+        if finish is not None:
+            finish()
