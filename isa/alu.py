@@ -75,11 +75,11 @@ def _logical(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _abs_max(x: Any, y: Any) -> Array:
-    return np.where(np.abs(x) > np.abs(y), x, y)  # ties take the second operand
+    return np.asarray(np.where(np.abs(x) > np.abs(y), x, y))  # ties take the second operand
 
 
 def _abs_min(x: Any, y: Any) -> Array:
-    return np.where(np.abs(x) < np.abs(y), x, y)
+    return np.asarray(np.where(np.abs(x) < np.abs(y), x, y))
 
 
 def _shift(function: Callable[..., Array]) -> Callable[..., Array]:

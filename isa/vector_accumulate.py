@@ -293,8 +293,8 @@ class Exponential(_Accumulate):
     dst: AccessPattern = Dst()
     src: AccessPattern = Src(match="dst")
     max_value: AccessPattern | float = Src(match="dst", scalar=True, vector=True, default=0.0)
-    reduce_res: AccessPattern | None = Dst(match="dst", vector=True, optional=True, dtypes=_FLOATS)
-    reduce_cmd: ReduceCmd = Imm(ReduceCmd.idle)
+    reduce_res: AccessPattern | None = Dst(default=None, match="dst", vector=True, optional=True, dtypes=_FLOATS)
+    reduce_cmd: ReduceCmd = Imm(default=ReduceCmd.idle)
     reduce_init: AccessPattern | float = Src(match="dst", scalar=True, vector=True, default=0.0)
 
     def constrain(self, target: Target) -> None:

@@ -236,11 +236,10 @@ class Memory:
             table = self._shared[space, what] = np.zeros(shape, np.bool_)
         return table
 
-    def _accumulation(self, storage: Storage) -> Coverage:
-        rectangle = (storage.start, storage.partitions, storage.offset, storage.nbytes)
-        if not storage.manual:
-            return Coverage(*rectangle, granule=2)
-        return Coverage(*rectangle, shared=self._shared_map(Space.PSUM, "accumulated"), monotone=False)
+    @staticmethod
+    def _accumulation(storage: Storage) -> Coverage:
+        """Accumulation is a matter of the tensor, not of its address: what another tensor left there is overwritten."""
+        return Coverage(storage.start, storage.partitions, storage.offset, storage.nbytes, granule=2)
 
     def _poison(self, storage: Storage) -> None:
         bound = self._bind(storage.pattern())

@@ -148,8 +148,7 @@ class Coverage:
             if self._shared and self._monotone and self.covers(ap):
                 self.state = FULL
             return None
-        absent: Mask = ~self._mask(ap).all(axis=-1)
-        return absent.reshape(ap.shape)
+        return np.logical_not(self._mask(ap).all(axis=-1)).reshape(ap.shape)
 
     def uncovered(self) -> int:
         """Number of bytes not covered, over all partitions."""

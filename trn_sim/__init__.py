@@ -26,7 +26,22 @@ _EXPORTS = {
     "SimulatorGap": "isa.faults",
 }
 
-__all__ = ["__version__", *_EXPORTS]
+__all__ = [
+    "Core",
+    "Fault",
+    "KernelFault",
+    "Options",
+    "Profile",
+    "Program",
+    "Run",
+    "SimulatorGap",
+    "__version__",
+    "activate",
+    "current_core",
+    "deactivate",
+    "last_run",
+    "run",
+]
 
 if TYPE_CHECKING:
     from isa.faults import Fault, KernelFault, SimulatorGap

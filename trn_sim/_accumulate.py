@@ -68,6 +68,9 @@ class Accumulator:
         """Append one matmul: ``left`` (K, M) and ``right`` (K, N) must not be views of memory."""
         key = dst.words
         group = self._groups.get(key)
+        if group is not None and group.dst.storage is not dst.storage:  # another tensor at the same address
+            self._execute(self._groups.pop(key))
+            group = None
         if group is not None and accumulate is not False:
             if group.left[0].shape[1] == left.shape[1] and group.rows + left.shape[0] <= MAX_ROWS:
                 group.append(left, right)

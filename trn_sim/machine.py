@@ -27,7 +27,7 @@ from trn_sim._executor import Executor
 from trn_sim._source import user_frame, user_location
 from trn_sim.options import Options
 
-__all__ = ["Core", "Options", "current_core", "use_core"]
+__all__ = ["Core", "Options", "core_stack", "current_core", "use_core"]
 
 
 class Core:
@@ -193,6 +193,14 @@ class Core:
 _cores = threading.local()
 
 
+def core_stack() -> list[Core]:
+    """The cores of the kernels that run on this thread, innermost last; the list itself, which changes with them."""
+    stack: list[Core] | None = getattr(_cores, "stack", None)
+    if stack is None:
+        stack = _cores.stack = []
+    return stack
+
+
 def current_core() -> Core:
     """The core that runs the present kernel.
 
@@ -214,9 +222,7 @@ def current_core() -> Core:
 @contextmanager
 def use_core(core: Core) -> Iterator[Core]:
     """Make ``core`` the current one for this thread."""
-    stack = getattr(_cores, "stack", None)
-    if stack is None:
-        stack = _cores.stack = []
+    stack = core_stack()
     stack.append(core)
     try:
         yield core

@@ -139,3 +139,12 @@ def test_environment(monkeypatch):
     options = Options.from_environment()
     assert options.target is TRN1 and not options.precise
     assert Options.from_environment(target="trn2").target is TRN2
+
+
+def test_exports_are_what_is_offered():
+    import trn_sim
+
+    assert set(trn_sim.__all__) == {"__version__", *trn_sim._EXPORTS}
+    assert trn_sim.Core is Core
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = trn_sim.nothing

@@ -151,3 +151,16 @@ def test_soft_mode_keeps_float32():
         core.executor.store(tile, third)
         assert (core.executor.load(tile) == expected).all()
         assert tile.dtype.itemsize == 2  # addresses and sizes stay the chip's
+
+
+def test_tensors_at_one_address_accumulate_apart():
+    """Two PSUM tensors placed at the same address on purpose: the first matmul into the second overwrites."""
+    core = Core(Options(target=TRN2))
+    one = core.allocate(Space.SBUF, (1, 1), dtypes.float32).pattern()
+    core.executor.store(one, np.ones((1, 1), np.float32))
+    first, second = (core.allocate(Space.PSUM, (1, 1), dtypes.float32, address=(0, 2048)).pattern() for _ in range(2))
+    for tile in (first, first, second):
+        core.executor.matmul(tile, one, one, accumulate=None)
+    assert core.executor.load(second) == 1
+    core.executor.matmul(second, one, one, accumulate=None)
+    assert core.executor.load(second) == 2

@@ -344,7 +344,7 @@ def test_last_run_and_callbacks():
     assert run is kernels.last_run() is double.last_run is trn_sim.last_run()
     assert run.kernel == "double"
     assert run.inputs == ["a: (128, 32) float32"]
-    assert run.fault is None
+    assert run.error is None
     assert 0 < run.seconds < 60
     assert len(run.program) == 3
     assert [source.file for source in (run.program.source_of(i) for i in range(3))] == [__file__] * 3
@@ -360,9 +360,9 @@ def test_a_faulty_run_is_kept():
     with pytest.raises(OutOfBoundsFault) as caught:
         kernel(A)
     run = kernels.last_run()
-    assert run.fault is caught.value
+    assert run.error is caught.value
     assert len(run.program) == 1
-    assert "NeuronCore" in run.fault.target
+    assert "NeuronCore" in run.error.target
 
 
 def test_faults_carry_the_line_of_the_kernel():

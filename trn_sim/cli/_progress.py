@@ -59,9 +59,9 @@ class Progress:
 
 def _issued() -> Callable[[], int]:
     """A count, for other threads, of the instructions that the kernel on this thread has issued so far."""
-    from trn_sim import machine
+    from trn_sim.machine import core_stack
 
-    cores = machine._cores.__dict__.setdefault("stack", [])
+    cores = core_stack()
     return lambda: sum(len(core.program) for core in cores[-1:])
 
 

@@ -138,7 +138,7 @@ def _observed(report: RunReport, *, profiles: bool, trace: Trace | None) -> Iter
     from trn_sim.view.timeline import timeline
 
     def note(run: Run) -> None:
-        if run.fault is not None:
+        if run.error is not None:
             return
         profile = run.profile
         report.runs.append(

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from isa.faults import Fault, KernelFault
 from trn_sim._source import user_location
-from trn_sim.machine import Core, current_core
+from trn_sim.machine import Core, core_stack
 
 __all__ = ["NkiNote", "OldNameFault", "located", "note", "running_core"]
 
@@ -42,7 +42,5 @@ def note(message: str, *, once: bool = False) -> None:
 
 def running_core() -> Core | None:
     """The core of the present kernel, or None outside of kernels."""
-    try:
-        return current_core()
-    except KernelFault:
-        return None
+    stack = core_stack()
+    return stack[-1] if stack else None

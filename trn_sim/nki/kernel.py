@@ -35,7 +35,7 @@ class Run:
         inputs: name, shape, dtype of each array, and other arguments, as text.
         result: what the kernel returned, as arrays.
         seconds: time the simulation took on the host.
-        fault: the fault that ended the kernel, or None.
+        error: the exception that ended the kernel, a :class:`Fault` or the kernel's own, or None.
     """
 
     kernel: str
@@ -43,7 +43,7 @@ class Run:
     inputs: list[str]
     result: Any = None
     seconds: float = 0.0
-    fault: Fault | None = None
+    error: BaseException | None = None
     _profile: Any = field(default=None, repr=False)
 
     @property
@@ -195,11 +195,11 @@ class Kernel:
                 self._add_edges(core)
                 arguments.finish()
                 run.result = walk(returned, arguments.give, "the result")
-        except Fault as fault:
-            run.fault = fault
-            fault.locate(*user_location(1))
-            if fault.target is None:
-                fault.target = str(core.target)
+        except BaseException as error:
+            run.error = error
+            if isinstance(error, Fault):
+                error.locate(*user_location(1))
+                error.target = error.target or str(core.target)
             raise
         finally:
             run.seconds = time.perf_counter() - start

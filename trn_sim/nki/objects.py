@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from inspect import get_annotations
 from typing import Any
 
 __all__ = ["NKIObject"]
@@ -22,15 +23,14 @@ class NKIObject:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        annotations = cls.__dict__.get("__annotations__")
-        if annotations is None:
-            annotations = cls.__annotations__ = {}
-        for name, value in list(vars(cls).items()):
+        annotations = get_annotations(cls)
+        for name, value in vars(cls).items():
             if not name.startswith("_") and isinstance(value, _PLAIN):
                 annotations.setdefault(name, Any)
+        cls.__annotations__ = annotations
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        names = [name for cls in reversed(type(self).__mro__) for name in cls.__dict__.get("__annotations__", {})]
+        names = [name for cls in reversed(type(self).__mro__) for name in get_annotations(cls)]
         if len(args) > len(names):
             raise TypeError(f"{type(self).__name__} takes {len(names)} arguments, not {len(args)}")
         given = dict(zip(names, args, strict=False))
