@@ -1,6 +1,6 @@
 """A loop whose length is known only on the device: the count is read from a tensor into a register.
 
-    trn-sim run examples/dynamic_loop.py
+trn-sim run examples/dynamic_loop.py
 """
 
 import nki

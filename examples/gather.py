@@ -1,6 +1,6 @@
 """Rows of a table picked by run-time indices: an embedding look-up with one indirect DMA per 128 rows.
 
-    trn-sim run examples/gather.py
+trn-sim run examples/gather.py
 """
 
 import nki

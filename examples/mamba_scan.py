@@ -1,6 +1,6 @@
 """The selective scan of a Mamba layer: one scan instruction carries the state of 128 channels through time.
 
-    trn-sim run examples/mamba_scan.py
+trn-sim run examples/mamba_scan.py
 """
 
 import nki

@@ -1,6 +1,6 @@
 """Softmax over the last dimension: one pass of the Scalar Engine gives exponentials and their sum.
 
-    trn-sim run examples/softmax.py
+trn-sim run examples/softmax.py
 """
 
 import nki

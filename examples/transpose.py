@@ -1,6 +1,6 @@
 """Transpose of a matrix on the Tensor Engine, 128 x 128 at a time.
 
-    trn-sim run examples/transpose.py
+trn-sim run examples/transpose.py
 """
 
 import ml_dtypes
@@ -33,5 +33,10 @@ if __name__ == "__main__":
     from show import show
 
     matrix = np.random.default_rng(0).standard_normal((256, 512), dtype=np.float32)
-    show(transpose, matrix.astype(ml_dtypes.bfloat16), expected=matrix.astype(ml_dtypes.bfloat16).T.astype(np.float32),
-         rtol=0, atol=0)
+    show(
+        transpose,
+        matrix.astype(ml_dtypes.bfloat16),
+        expected=matrix.astype(ml_dtypes.bfloat16).T.astype(np.float32),
+        rtol=0,
+        atol=0,
+    )

@@ -1,6 +1,6 @@
 """Element-wise addition: the smallest kernel that moves data, computes and moves it back.
 
-    trn-sim run examples/vector_add.py
+trn-sim run examples/vector_add.py
 """
 
 import nki

@@ -100,7 +100,7 @@ _FLOAT_MAX_IDENTITY = float("-inf")
 _FLOAT_MIN_IDENTITY = float("inf")
 
 
-def _first(x: Any, y: Any) -> Array:
+def _first(x: Any, _y: Any) -> Array:
     return np.asarray(x)  # bypass keeps the first operand
 
 

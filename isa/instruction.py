@@ -114,8 +114,9 @@ class OperandSpec:
 
     ``match`` names another operand with which partitions and elements per partition must agree.  ``vector`` operands
     are one column, (P, 1).  ``scalar`` operands may also be Python numbers.  ``quadrant`` applies the start-partition
-    rule; DMA operands are free of it.  An ``optional`` operand may be None, and is by default unless its declaration says
-    ``required=True``: then None has to be written.  ``many`` operands are a tuple of tensors, each under the limits of the field.
+    rule; DMA operands are free of it.  An ``optional`` operand may be None, and is by default unless its declaration
+    says ``required=True``: then None has to be written.  ``many`` operands are a tuple of tensors, each under the
+    limits of the field.
     """
 
     reads: bool
@@ -223,8 +224,15 @@ class Instruction:
         run-time addresses, then numbers.  Returns the number of patterns.  Replaced by generated code."""
         raise NotImplementedError
 
-    def refuse(self, operand: str | None, message: str, *, limit: str | None = None, advice: str | None = None,
-               target: Target | None = None) -> ConstraintFault:
+    def refuse(
+        self,
+        operand: str | None,
+        message: str,
+        *,
+        limit: str | None = None,
+        advice: str | None = None,
+        target: Target | None = None,
+    ) -> ConstraintFault:
         """The fault for a broken rule (to be raised by the caller); names the operand with its shape and dtype."""
         value = self._value(operand) if operand else None
         if isinstance(value, AccessPattern):
@@ -253,8 +261,9 @@ class Instruction:
         """
         if target.generation not in self.generations:
             names = ", ".join(f"NeuronCore-v{g}" for g in self.generations)
-            raise self.refuse(None, f"{self.mnemonic} does not exist on this generation", limit=f"available on {names}",
-                              target=target)
+            raise self.refuse(
+                None, f"{self.mnemonic} does not exist on this generation", limit=f"available on {names}", target=target
+            )
         for name, spec in self.operands:
             value = getattr(self, name)
             if spec.many:
@@ -265,8 +274,12 @@ class Instruction:
                 if not spec.optional:
                     raise self.refuse(name, "missing operand", target=target)
             elif not spec.scalar:
-                raise self.refuse(name, f"takes a tensor, not {type(value).__name__}", target=target,
-                                  advice="pass a tile; Python numbers go into scalar operands or memset")
+                raise self.refuse(
+                    name,
+                    f"takes a tensor, not {type(value).__name__}",
+                    target=target,
+                    advice="pass a tile; Python numbers go into scalar operands or memset",
+                )
         self.constrain(target)
 
     def _check_many(self, name: str, spec: OperandSpec, values: Any, target: Target) -> None:
@@ -274,55 +287,98 @@ class Instruction:
             raise self.refuse(name, f"takes a sequence of tensors, not {values!r}", target=target)
         for number, value in enumerate(values):
             if not isinstance(value, AccessPattern):
-                raise ConstraintFault(f"takes tensors, not {type(value).__name__}", instruction=self.mnemonic,
-                                      operand=f"{name}[{number}]", target=str(target))
+                raise ConstraintFault(
+                    f"takes tensors, not {type(value).__name__}",
+                    instruction=self.mnemonic,
+                    operand=f"{name}[{number}]",
+                    target=str(target),
+                )
             self._check_operand(f"{name}[{number}]", spec, value, target)
 
     def _check_operand(self, name: str, spec: OperandSpec, value: AccessPattern, target: Target) -> None:
         if value.space not in spec.spaces:
             allowed = " or ".join(space.name for space in spec.spaces)
-            raise self.refuse(name, f"must be in {allowed}", limit=f"memory: {allowed}", target=target,
-                              advice="copy it there first (dma_copy from HBM, tensor_copy between SBUF and PSUM)")
+            raise self.refuse(
+                name,
+                f"must be in {allowed}",
+                limit=f"memory: {allowed}",
+                target=target,
+                advice="copy it there first (dma_copy from HBM, tensor_copy between SBUF and PSUM)",
+            )
         if spec.dtypes is not None:
             allowed_dtypes = spec.dtypes(target) if callable(spec.dtypes) else spec.dtypes
             if value.dtype not in allowed_dtypes:
-                raise self.refuse(name, f"dtype {value.dtype} is not accepted",
-                                  limit="dtypes: " + ", ".join(sorted(allowed_dtypes)), target=target)
+                raise self.refuse(
+                    name,
+                    f"dtype {value.dtype} is not accepted",
+                    limit="dtypes: " + ", ".join(sorted(allowed_dtypes)),
+                    target=target,
+                )
         if value.space.on_chip:
             if not 1 <= value.partitions <= target.partitions:
-                raise self.refuse(name, f"uses {value.partitions} partitions",
-                                  limit=f"1 to {target.partitions} partitions", target=target,
-                                  advice="split the tile along its first dimension")
+                raise self.refuse(
+                    name,
+                    f"uses {value.partitions} partitions",
+                    limit=f"1 to {target.partitions} partitions",
+                    target=target,
+                    advice="split the tile along its first dimension",
+                )
             if spec.quadrant and not start_partition_allowed(value.start, value.partitions):
                 raise self.refuse(
-                    name, f"starts at partition {value.start} with {value.partitions} partitions",
+                    name,
+                    f"starts at partition {value.start} with {value.partitions} partitions",
                     limit="start partition 0; or 64 with at most 64 partitions; or 32 and 96 with at most 32",
-                    target=target)
+                    target=target,
+                )
             if spec.quadrant and value.step != 1:
-                raise self.refuse(name, f"skips partitions (step {value.step})",
-                                  limit="compute engines access neighbouring partitions", target=target,
-                                  advice="move the partitions together with dma_copy or nc_stream_shuffle")
+                raise self.refuse(
+                    name,
+                    f"skips partitions (step {value.step})",
+                    limit="compute engines access neighbouring partitions",
+                    target=target,
+                    advice="move the partitions together with dma_copy or nc_stream_shuffle",
+                )
             long_pairs = sum(1 for _, count in value.pairs if count > 1)
             if long_pairs > target.max_free_dims:
-                raise self.refuse(name, f"has {long_pairs} free dimensions",
-                                  limit=f"at most {target.max_free_dims} free dimensions", target=target)
+                raise self.refuse(
+                    name,
+                    f"has {long_pairs} free dimensions",
+                    limit=f"at most {target.max_free_dims} free dimensions",
+                    target=target,
+                )
         if spec.vector and value.elements != 1:
-            raise self.refuse(name, f"has {value.elements} elements per partition",
-                              limit="one element per partition, shape (P, 1)", target=target)
+            raise self.refuse(
+                name,
+                f"has {value.elements} elements per partition",
+                limit="one element per partition, shape (P, 1)",
+                target=target,
+            )
         if spec.max_elements is not None and value.elements > spec.max_elements:
-            raise self.refuse(name, f"has {value.elements} elements per partition",
-                              limit=f"at most {spec.max_elements} elements per partition", target=target)
+            raise self.refuse(
+                name,
+                f"has {value.elements} elements per partition",
+                limit=f"at most {spec.max_elements} elements per partition",
+                target=target,
+            )
         if spec.match is not None:
             other = getattr(self, spec.match)
             if isinstance(other, AccessPattern):
                 if value.partitions != other.partitions:
-                    raise self.refuse(name, f"has {value.partitions} partitions where '{spec.match}' {other.shape} has "
-                                      f"{other.partitions}", limit="equal numbers of partitions", target=target)
+                    raise self.refuse(
+                        name,
+                        f"has {value.partitions} partitions where '{spec.match}' {other.shape} has {other.partitions}",
+                        limit="equal numbers of partitions",
+                        target=target,
+                    )
                 if not spec.vector and value.elements != other.elements:
-                    raise self.refuse(name, f"has {value.elements} elements per partition where '{spec.match}' "
-                                      f"{other.shape} has {other.elements}",
-                                      limit="equal numbers of elements per partition", target=target,
-                                      advice="broadcast the smaller operand explicitly (stride 0 in .ap or .broadcast)")
+                    raise self.refuse(
+                        name,
+                        f"has {value.elements} elements per partition where '{spec.match}' "
+                        f"{other.shape} has {other.elements}",
+                        limit="equal numbers of elements per partition",
+                        target=target,
+                        advice="broadcast the smaller operand explicitly (stride 0 in .ap or .broadcast)",
+                    )
 
     def tensors(self, *, reads: bool = True, writes: bool = True) -> list[tuple[str, AccessPattern]]:
         """Named access patterns among the operands, in declaration order."""

@@ -259,5 +259,3 @@ def start_partition_allowed(start: int, partitions: int) -> bool:
     if partitions > 32:
         return start in (0, 64)
     return start in (0, 32, 64, 96)
-
-

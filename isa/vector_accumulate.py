@@ -41,11 +41,23 @@ class _Accumulate(Instruction):
 
     def _check_command(self, target: Target, allowed: tuple[ReduceCmd, ...]) -> None:
         if self.reduce_cmd not in allowed:
-            raise self.refuse(None, f"reduce_cmd {self.reduce_cmd.name} is not accepted", target=target,
-                              limit="reduce_cmd: " + ", ".join(one.name for one in allowed))
+            raise self.refuse(
+                None,
+                f"reduce_cmd {self.reduce_cmd.name} is not accepted",
+                target=target,
+                limit="reduce_cmd: " + ", ".join(one.name for one in allowed),
+            )
 
-    def _accumulate(self, machine: Machine, values: Array, op: AluOp, result: AccessPattern | None, *,
-                    initial: Any = 0.0, negate: bool = False) -> None:
+    def _accumulate(
+        self,
+        machine: Machine,
+        values: Array,
+        op: AluOp,
+        result: AccessPattern | None,
+        *,
+        initial: Any = 0.0,
+        negate: bool = False,
+    ) -> None:
         """Serve the registers with the values of this instruction, (P, F) float32."""
         start = self.dst.start
         registers = machine.accumulator(Engine.vector)[start : start + self.dst.partitions]
@@ -100,8 +112,12 @@ class TensorScalarReduce(_Accumulate):
         if self.op0.arity == 2 and self.operand0 is None:
             raise self.refuse(None, f"operator {self.op0} needs operand0", target=target)
         if self.reduce_op.name not in ("add", "multiply", "maximum", "minimum"):
-            raise self.refuse(None, f"reduce_op {self.reduce_op} is not accepted", target=target,
-                              limit="reduce_op: add, multiply, maximum, minimum")
+            raise self.refuse(
+                None,
+                f"reduce_op {self.reduce_op} is not accepted",
+                target=target,
+                limit="reduce_op: add, multiply, maximum, minimum",
+            )
         if self.reverse0:
             raise self.refuse(None, "reverse0 is not supported", limit="reverse0=False (NKI 0.6)", target=target)
         self._check_command(target, _REDUCING)
@@ -117,8 +133,9 @@ class TensorScalarReduce(_Accumulate):
             values = self.op0(data) if self.op0.arity == 1 else self.op0(data, machine.scalar(self.operand0))  # type: ignore[arg-type]
         initial = None if self.reduce_init is None else machine.scalar(self.reduce_init)
         machine.store(self.dst, values)
-        self._accumulate(machine, values, self.reduce_op, self.reduce_res, initial=initial,
-                         negate=self.reduce_res_negate)
+        self._accumulate(
+            machine, values, self.reduce_op, self.reduce_res, initial=initial, negate=self.reduce_res_negate
+        )
 
 
 @instruction(
@@ -143,15 +160,24 @@ class TensorScalarCumulative(_Accumulate):
 
     def constrain(self, target: Target) -> None:
         if self.op0.bitwise or self.op0.arity != 2:
-            raise self.refuse(None, f"operator {self.op0} is not accepted", limit="arithmetic operators of two inputs",
-                              target=target)
+            raise self.refuse(
+                None, f"operator {self.op0} is not accepted", limit="arithmetic operators of two inputs", target=target
+            )
         if self.op1.name not in ("add", "subtract", "multiply", "maximum", "minimum"):
-            raise self.refuse(None, f"operator {self.op1} cannot accumulate", target=target,
-                              limit="op1: add, subtract, multiply, maximum, minimum")
+            raise self.refuse(
+                None,
+                f"operator {self.op1} cannot accumulate",
+                target=target,
+                limit="op1: add, subtract, multiply, maximum, minimum",
+            )
         for name in ("dst", "src"):
             if getattr(self, name).dtype in ("int32", "uint32"):
-                raise self.refuse(name, "32-bit integers are not accepted", target=target,
-                                  limit="floats and integers of up to 16 bits")
+                raise self.refuse(
+                    name,
+                    "32-bit integers are not accepted",
+                    target=target,
+                    limit="floats and integers of up to 16 bits",
+                )
         self._check_command(target, _REDUCING)
         if (self.reduce_cmd is ReduceCmd.load_reduce) != (self.imm1 is not None):
             raise self.refuse(None, "imm1 goes with reduce_cmd load_reduce, and only with it", target=target)
@@ -205,14 +231,20 @@ class RangeSelect(_Accumulate):
             if op.name not in _COMPARISONS:
                 raise self.refuse(None, f"operator {op} does not compare", limit=", ".join(_COMPARISONS), target=target)
         if self.reduce_op.name != "maximum":
-            raise self.refuse(None, f"reduce_op {self.reduce_op} is not accepted", limit="reduce_op: maximum",
-                              target=target)
+            raise self.refuse(
+                None, f"reduce_op {self.reduce_op} is not accepted", limit="reduce_op: maximum", target=target
+            )
         if np.float32(self.on_false_value) != np.float32(FP32_MIN):
-            raise self.refuse(None, f"on_false_value is {self.on_false_value}", target=target,
-                              limit=f"FP32_MIN, {FP32_MIN}")
+            raise self.refuse(
+                None, f"on_false_value is {self.on_false_value}", target=target, limit=f"FP32_MIN, {FP32_MIN}"
+            )
         if self.range_start + self.dst.elements > 2**24:
-            raise self.refuse("dst", f"indices reach {self.range_start + self.dst.elements - 1}", target=target,
-                              limit="range_start + index below 2**24")
+            raise self.refuse(
+                "dst",
+                f"indices reach {self.range_start + self.dst.elements - 1}",
+                target=target,
+                limit="range_start + index below 2**24",
+            )
         self._check_command(target, (ReduceCmd.idle, ReduceCmd.reset, ReduceCmd.reduce, ReduceCmd.reset_reduce))
 
     def work(self, target: Target) -> Work:
@@ -242,9 +274,7 @@ class SelectReduce(_Accumulate):
 
     dst: AccessPattern = Dst()
     predicate: AccessPattern = Src(match="dst", dtypes=frozenset({"int8", "uint8", "int16", "uint16"}))
-    on_true: AccessPattern = Src(
-        match="dst", dtypes=(_FLOATS - {"tfloat32"}) | {"int8", "int16", "uint8", "uint16"}
-    )
+    on_true: AccessPattern = Src(match="dst", dtypes=(_FLOATS - {"tfloat32"}) | {"int8", "int16", "uint8", "uint16"})
     on_false: AccessPattern | float = Src(match="dst", scalar=True, vector=True)
     reduce_res: AccessPattern | None = Dst(match="dst", vector=True, optional=True, dtypes=_FLOATS)
     reduce_cmd: ReduceCmd = Imm(ReduceCmd.idle)
@@ -253,11 +283,16 @@ class SelectReduce(_Accumulate):
 
     def constrain(self, target: Target) -> None:
         if self.on_true.space is Space.PSUM and self.predicate.space is Space.PSUM:
-            raise self.refuse("predicate", "on_true and predicate are both in PSUM", target=target,
-                              limit="at most one of on_true and predicate in PSUM")
+            raise self.refuse(
+                "predicate",
+                "on_true and predicate are both in PSUM",
+                target=target,
+                limit="at most one of on_true and predicate in PSUM",
+            )
         if self.reduce_op.name != "maximum":
-            raise self.refuse(None, f"reduce_op {self.reduce_op} is not accepted", limit="reduce_op: maximum",
-                              target=target)
+            raise self.refuse(
+                None, f"reduce_op {self.reduce_op} is not accepted", limit="reduce_op: maximum", target=target
+            )
         self._check_command(target, (ReduceCmd.idle, ReduceCmd.reduce, ReduceCmd.reset_reduce))
 
     def work(self, target: Target) -> Work:

@@ -46,19 +46,26 @@ class TensorCopy(Instruction):
     def constrain(self, target: Target) -> None:
         engine = self.select_engine(target)
         if engine not in self.engines:
-            raise self.refuse(None, f"the {engine.title} Engine cannot copy", target=target,
-                              limit="engine: vector, scalar or gpsimd")
+            raise self.refuse(
+                None, f"the {engine.title} Engine cannot copy", target=target, limit="engine: vector, scalar or gpsimd"
+            )
         if engine is Engine.scalar and target.generation < 3:
-            raise self.refuse(None, "the Scalar Engine has no tensor_copy on this generation", target=target,
-                              limit="scalar from NeuronCore-v3", advice="use activation with op=nl.copy")
+            raise self.refuse(
+                None,
+                "the Scalar Engine has no tensor_copy on this generation",
+                target=target,
+                limit="scalar from NeuronCore-v3",
+                advice="use activation with op=nl.copy",
+            )
         if engine is Engine.gpsimd:
             for name in ("dst", "src"):
                 if getattr(self, name).space is Space.PSUM:
                     raise self.refuse(name, "the GpSimd Engine cannot access PSUM", limit="memory: SBUF", target=target)
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.COPY, elements=self.dst.elements, rows=self.dst.partitions,
-                    flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.COPY, elements=self.dst.elements, rows=self.dst.partitions, flags=self.pattern_flags()
+        )
 
     def run(self, machine: Machine) -> None:
         if self.dst.dtype == self.src.dtype:
@@ -87,11 +94,16 @@ class TensorCopyPredicated(Instruction):
     def constrain(self, target: Target) -> None:
         if isinstance(self.src, AccessPattern):
             if self.src.dtype != self.dst.dtype:
-                raise self.refuse("src", f"dtype differs from dst's {self.dst.dtype}", limit="equal dtypes",
-                                  target=target)
+                raise self.refuse(
+                    "src", f"dtype differs from dst's {self.dst.dtype}", limit="equal dtypes", target=target
+                )
             if self.src.space is Space.PSUM and self.predicate.space is Space.PSUM:
-                raise self.refuse("predicate", "src and predicate are both in PSUM", target=target,
-                                  limit="at most one of src and predicate in PSUM")
+                raise self.refuse(
+                    "predicate",
+                    "src and predicate are both in PSUM",
+                    target=target,
+                    limit="at most one of src and predicate in PSUM",
+                )
 
     def work(self, target: Target) -> Work:
         flags = WorkFlag(self.pattern_flags())
@@ -101,8 +113,9 @@ class TensorCopyPredicated(Instruction):
             flags &= ~(WorkFlag.SRC_PSUM | WorkFlag.SRC_SBUF | WorkFlag.VECTOR_OPERAND)
             flags |= WorkFlag.SRC_PSUM if Space.PSUM in spaces else WorkFlag.NONE
             flags |= WorkFlag.SRC_SBUF if Space.SBUF in spaces else WorkFlag.NONE
-        return Work(kind=WorkKind.COPY_PREDICATED, elements=self.dst.elements, rows=self.dst.partitions,
-                    flags=int(flags))
+        return Work(
+            kind=WorkKind.COPY_PREDICATED, elements=self.dst.elements, rows=self.dst.partitions, flags=int(flags)
+        )
 
     def run(self, machine: Machine) -> None:
         chosen = machine.raw(self.predicate) != 0
@@ -134,16 +147,29 @@ class Memset(Instruction):
 
     def constrain(self, target: Target) -> None:
         if self.select_engine(target) not in self.engines:
-            raise self.refuse(None, f"the {self.engine.title} Engine cannot fill memory", target=target,
-                              limit="engine: vector or gpsimd")
+            raise self.refuse(
+                None,
+                f"the {self.engine.title} Engine cannot fill memory",
+                target=target,
+                limit="engine: vector or gpsimd",
+            )
         if self.select_engine(target) is Engine.gpsimd and self.dst.space is Space.PSUM:
             raise self.refuse("dst", "the GpSimd Engine cannot access PSUM", limit="memory: SBUF", target=target)
         if self.dst.dtype.is_integer and not float(self.value).is_integer():
-            raise self.refuse("dst", f"takes an integer, not {self.value!r}", target=target,
-                              limit="an integer value for an integer dtype", advice="pass an int")
+            raise self.refuse(
+                "dst",
+                f"takes an integer, not {self.value!r}",
+                target=target,
+                limit="an integer value for an integer dtype",
+                advice="pass an int",
+            )
         if self.dst.dtype.kind == "x" and self.value != 0:
-            raise self.refuse("dst", f"a packed dtype cannot be filled with {self.value!r}", target=target,
-                              limit="0 for packed x4 dtypes")
+            raise self.refuse(
+                "dst",
+                f"a packed dtype cannot be filled with {self.value!r}",
+                target=target,
+                limit="0 for packed x4 dtypes",
+            )
 
     def work(self, target: Target) -> Work:
         flags = self.pattern_flags() | (WorkFlag.ZERO if self.value == 0 else 0)
@@ -178,15 +204,17 @@ class StreamShuffle(Instruction):
         if self.src.dtype != self.dst.dtype:
             raise self.refuse("src", f"dtype differs from dst's {self.dst.dtype}", limit="equal dtypes", target=target)
         if len(self.shuffle_mask) != QUADRANT:
-            raise self.refuse(None, f"shuffle_mask has {len(self.shuffle_mask)} entries", limit="32 entries",
-                              target=target)
+            raise self.refuse(
+                None, f"shuffle_mask has {len(self.shuffle_mask)} entries", limit="32 entries", target=target
+            )
         wrong = [entry for entry in self.shuffle_mask if not 0 <= entry < QUADRANT and entry != KEEP]
         if wrong:
             raise self.refuse(None, f"shuffle_mask holds {wrong[0]}", limit="0 to 31, or 255 to keep", target=target)
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.SHUFFLE, elements=self.dst.elements, rows=self.dst.partitions,
-                    flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.SHUFFLE, elements=self.dst.elements, rows=self.dst.partitions, flags=self.pattern_flags()
+        )
 
     def run(self, machine: Machine) -> None:
         partitions = self.dst.partitions
@@ -196,8 +224,12 @@ class StreamShuffle(Instruction):
         origin = np.where(moved, rows - rows % QUADRANT + mask, rows)
         outside = moved & (origin >= partitions)
         if outside.any():
-            raise self.refuse("src", f"shuffle_mask names partition {int(origin[outside][0])}",
-                              limit=f"partitions 0 to {partitions - 1}", target=machine.target)
+            raise self.refuse(
+                "src",
+                f"shuffle_mask names partition {int(origin[outside][0])}",
+                limit=f"partitions 0 to {partitions - 1}",
+                target=machine.target,
+            )
         values = machine.raw(self.src)[origin]
         if moved.all():
             machine.store_raw(self.dst, values)
@@ -221,18 +253,32 @@ class VectorTranspose(Instruction):
     def constrain(self, target: Target) -> None:
         edge = target.vector_transpose_edge
         if self.data.partitions > edge or self.data.elements > edge:
-            raise self.refuse("data", "is too large for the Vector Engine", target=target,
-                              limit=f"up to {edge} x {edge} elements", advice="use engine=nki.isa.engine.tensor")
+            raise self.refuse(
+                "data",
+                "is too large for the Vector Engine",
+                target=target,
+                limit=f"up to {edge} x {edge} elements",
+                advice="use engine=nki.isa.engine.tensor",
+            )
         if (self.dst.partitions, self.dst.elements) != (self.data.elements, self.data.partitions):
-            raise self.refuse("dst", f"does not hold the transpose of data {self.data.shape}", target=target,
-                              limit=f"({self.data.elements}, {self.data.partitions})")
+            raise self.refuse(
+                "dst",
+                f"does not hold the transpose of data {self.data.shape}",
+                target=target,
+                limit=f"({self.data.elements}, {self.data.partitions})",
+            )
         if self.dst.dtype != self.data.dtype:
-            raise self.refuse("dst", f"dtype differs from data's {self.data.dtype}", limit="equal dtypes",
-                              target=target)
+            raise self.refuse(
+                "dst", f"dtype differs from data's {self.data.dtype}", limit="equal dtypes", target=target
+            )
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.VECTOR_TRANSPOSE, elements=self.data.elements, rows=self.data.partitions,
-                    flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.VECTOR_TRANSPOSE,
+            elements=self.data.elements,
+            rows=self.data.partitions,
+            flags=self.pattern_flags(),
+        )
 
     def run(self, machine: Machine) -> None:
         machine.store_raw(self.dst, np.ascontiguousarray(machine.raw(self.data).T))

@@ -38,12 +38,17 @@ class Rng(Instruction):
     def constrain(self, target: Target) -> None:
         engine = self.select_engine(target)
         if engine not in self.engines:
-            raise self.refuse(None, f"the {engine.title} Engine has no generator", limit="engine: vector or gpsimd",
-                              target=target)
+            raise self.refuse(
+                None, f"the {engine.title} Engine has no generator", limit="engine: vector or gpsimd", target=target
+            )
         if engine is Engine.gpsimd:
             if target.generation < 3:
-                raise self.refuse(None, "the GpSimd Engine has no generator on this generation", target=target,
-                                  limit="gpsimd from NeuronCore-v3")
+                raise self.refuse(
+                    None,
+                    "the GpSimd Engine has no generator on this generation",
+                    target=target,
+                    limit="gpsimd from NeuronCore-v3",
+                )
             if self.dst.space is Space.PSUM:
                 raise self.refuse("dst", "the GpSimd Engine cannot access PSUM", limit="memory: SBUF", target=target)
 
@@ -74,9 +79,7 @@ class SetRngSeed(Instruction):
         machine.random_state(Engine.vector).seed(int(seed[0, 0]))
 
 
-@instruction(
-    opcode=54, mnemonic="rand2", engines=(Engine.vector,), source="NKI 0.6 nki.isa.rand2", generations=(4,)
-)
+@instruction(opcode=54, mnemonic="rand2", engines=(Engine.vector,), source="NKI 0.6 nki.isa.rand2", generations=(4,))
 class Rand2(Instruction):
     """dst = uniform float32 values from min to max, rounded to dst's dtype; min and max are numbers or (P, 1) tiles."""
 
@@ -109,12 +112,19 @@ class Dropout(Instruction):
 
     def constrain(self, target: Target) -> None:
         if self.dst.dtype != self.data.dtype:
-            raise self.refuse("dst", f"dtype differs from data's {self.data.dtype}", limit="equal dtypes",
-                              target=target)
-        if isinstance(self.prob, AccessPattern):
-            if not self.prob.dtype.is_float or (self.data.dtype.is_integer and self.prob.dtype != dtypes.float32):
-                raise self.refuse("prob", "dtype does not fit the data", target=target,
-                                  limit="float32; any float dtype where data is float")
+            raise self.refuse(
+                "dst", f"dtype differs from data's {self.data.dtype}", limit="equal dtypes", target=target
+            )
+        prob = self.prob
+        if isinstance(prob, AccessPattern) and (
+            not prob.dtype.is_float or (self.data.dtype.is_integer and prob.dtype != dtypes.float32)
+        ):
+            raise self.refuse(
+                "prob",
+                "dtype does not fit the data",
+                target=target,
+                limit="float32; any float dtype where data is float",
+            )
 
     def work(self, target: Target) -> Work:
         return _work(self.dst, self.pattern_flags())

@@ -16,8 +16,19 @@ from isa.work import Work, WorkFlag, WorkKind
 
 __all__ = ["TensorReduce"]
 
-REDUCERS = ("add", "subtract", "multiply", "maximum", "minimum", "logical_and", "logical_or", "logical_xor",
-            "bitwise_and", "bitwise_or", "bitwise_xor")
+REDUCERS = (
+    "add",
+    "subtract",
+    "multiply",
+    "maximum",
+    "minimum",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+)
 
 
 @instruction(
@@ -50,21 +61,34 @@ class TensorReduce(Instruction):
         rank = len(self.data.pairs) + 1
         axes = self._axes
         if not axes or axes != tuple(range(rank - len(axes), rank)) or axes[0] < 1:
-            raise self.refuse("data", f"cannot be reduced over axis {self.axis}", target=target,
-                              limit="the trailing free dimensions, never dimension 0",
-                              advice="permute the view so that the reduced dimensions come last")
+            raise self.refuse(
+                "data",
+                f"cannot be reduced over axis {self.axis}",
+                target=target,
+                limit="the trailing free dimensions, never dimension 0",
+                advice="permute the view so that the reduced dimensions come last",
+            )
         if self.op.name not in REDUCERS:
-            raise self.refuse(None, f"operator {self.op} cannot reduce", limit="operators: " + ", ".join(REDUCERS),
-                              target=target)
+            raise self.refuse(
+                None, f"operator {self.op} cannot reduce", limit="operators: " + ", ".join(REDUCERS), target=target
+            )
         if self.op.bitwise:
             for name in ("data", "dst"):
                 if getattr(self, name).dtype.kind not in "iu":
-                    raise self.refuse(name, f"bitwise operator {self.op} needs integers", target=target,
-                                      limit="integer dtypes for bitwise operators")
+                    raise self.refuse(
+                        name,
+                        f"bitwise operator {self.op} needs integers",
+                        target=target,
+                        limit="integer dtypes for bitwise operators",
+                    )
         kept = self.data.elements // self._reduced
         if self.dst.partitions != self.data.partitions or self.dst.elements != kept:
-            raise self.refuse("dst", f"does not hold data {self.data.shape} reduced over {self.axis}", target=target,
-                              limit=f"{self.data.partitions} partitions of {kept} elements")
+            raise self.refuse(
+                "dst",
+                f"does not hold data {self.data.shape} reduced over {self.axis}",
+                target=target,
+                limit=f"{self.data.partitions} partitions of {kept} elements",
+            )
 
     @property
     def _reduced(self) -> int:
@@ -77,8 +101,13 @@ class TensorReduce(Instruction):
         flags = self.pattern_flags()
         if self.op.name in ("add", "maximum"):
             flags |= WorkFlag.FAST_OPS
-        return Work(kind=WorkKind.REDUCE, elements=self.data.elements, rows=self.data.partitions,
-                    columns=self.dst.elements, flags=flags)
+        return Work(
+            kind=WorkKind.REDUCE,
+            elements=self.data.elements,
+            rows=self.data.partitions,
+            columns=self.dst.elements,
+            flags=flags,
+        )
 
     def run(self, machine: Machine) -> None:
         shape = (self.data.partitions, -1, self._reduced)

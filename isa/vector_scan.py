@@ -41,14 +41,16 @@ class TensorTensorScan(Instruction):
     def constrain(self, target: Target) -> None:
         for op in (self.op0, self.op1):
             if op.name not in SCAN_OPS:
-                raise self.refuse(None, f"operator {op} cannot scan", limit="operators: " + ", ".join(SCAN_OPS),
-                                  target=target)
+                raise self.refuse(
+                    None, f"operator {op} cannot scan", limit="operators: " + ", ".join(SCAN_OPS), target=target
+                )
         if self.data0.space is Space.PSUM and self.data1.space is Space.PSUM:
             raise self.refuse("data1", "both inputs are in PSUM", limit="at most one input in PSUM", target=target)
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.SCAN, elements=self.dst.elements, rows=self.dst.partitions,
-                    flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.SCAN, elements=self.dst.elements, rows=self.dst.partitions, flags=self.pattern_flags()
+        )
 
     def run(self, machine: Machine) -> None:
         from isa._scan import scan

@@ -30,15 +30,23 @@ class _Search(Instruction):
     def _check_searched(self, name: str, target: Target) -> None:
         searched = getattr(self, name)
         if not LEAST <= searched.elements <= MOST:
-            raise self.refuse(name, f"has {searched.elements} elements per partition", target=target,
-                              limit=f"{LEAST} to {MOST} elements per partition")
+            raise self.refuse(
+                name,
+                f"has {searched.elements} elements per partition",
+                target=target,
+                limit=f"{LEAST} to {MOST} elements per partition",
+            )
 
     def _check_eight(self, names: tuple[str, ...], searched: AccessPattern, target: Target) -> None:
         for name in names:
             operand = getattr(self, name)
             if operand is not None and (operand.partitions, operand.elements) != (searched.partitions, WIDTH):
-                raise self.refuse(name, "does not have eight elements per partition", target=target,
-                                  limit=f"({searched.partitions}, 8)")
+                raise self.refuse(
+                    name,
+                    "does not have eight elements per partition",
+                    target=target,
+                    limit=f"({searched.partitions}, 8)",
+                )
 
 
 def _order_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
@@ -69,8 +77,13 @@ class Max8(_Search):
         self._check_eight(("dst",), self.src, target)
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.MAX8, elements=self.src.elements, rows=self.src.partitions, columns=WIDTH,
-                    flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.MAX8,
+            elements=self.src.elements,
+            rows=self.src.partitions,
+            columns=WIDTH,
+            flags=self.pattern_flags(),
+        )
 
     def run(self, machine: Machine) -> None:
         top = np.partition(machine.load(self.src), -WIDTH, axis=1)[:, -WIDTH:]
@@ -93,8 +106,13 @@ class FindIndex8(_Search):
         self._check_eight(("vals", "dst"), self.data, target)
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.FIND_INDEX8, elements=self.data.elements, rows=self.data.partitions, columns=WIDTH,
-                    flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.FIND_INDEX8,
+            elements=self.data.elements,
+            rows=self.data.partitions,
+            columns=WIDTH,
+            flags=self.pattern_flags(),
+        )
 
     def run(self, machine: Machine) -> None:
         vals = machine.load(self.vals)
@@ -126,8 +144,13 @@ class MatchReplace8(_Search):
         self._check_eight(("vals", "dst_idx"), self.data, target)
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.MATCH_REPLACE8, elements=self.data.elements, rows=self.data.partitions,
-                    columns=WIDTH, flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.MATCH_REPLACE8,
+            elements=self.data.elements,
+            rows=self.data.partitions,
+            columns=WIDTH,
+            flags=self.pattern_flags(),
+        )
 
     def run(self, machine: Machine) -> None:
         data, vals = machine.load(self.data), machine.load(self.vals)

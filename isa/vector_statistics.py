@@ -33,12 +33,21 @@ class BnStats(Instruction):
 
     def constrain(self, target: Target) -> None:
         if self.dst.partitions != self.data.partitions or self.dst.elements != 2 * STATISTICS:
-            raise self.refuse("dst", f"does not hold the statistics of data {self.data.shape}", target=target,
-                              limit=f"({self.data.partitions}, 6)")
+            raise self.refuse(
+                "dst",
+                f"does not hold the statistics of data {self.data.shape}",
+                target=target,
+                limit=f"({self.data.partitions}, 6)",
+            )
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.BN_STATS, elements=self.data.elements, rows=self.data.partitions,
-                    columns=self.dst.elements, flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.BN_STATS,
+            elements=self.data.elements,
+            rows=self.data.partitions,
+            columns=self.dst.elements,
+            flags=self.pattern_flags(),
+        )
 
     def run(self, machine: Machine) -> None:
         data = machine.load(self.data)
@@ -65,15 +74,28 @@ class BnAggr(Instruction):
 
     def constrain(self, target: Target) -> None:
         if self.data.elements % STATISTICS:
-            raise self.refuse("data", "does not hold whole triples", target=target,
-                              limit="a multiple of 3 elements per partition, as bn_stats writes them")
+            raise self.refuse(
+                "data",
+                "does not hold whole triples",
+                target=target,
+                limit="a multiple of 3 elements per partition, as bn_stats writes them",
+            )
         if self.dst.partitions != self.data.partitions or self.dst.elements != 2:
-            raise self.refuse("dst", f"does not hold mean and variance of data {self.data.shape}", target=target,
-                              limit=f"({self.data.partitions}, 2)")
+            raise self.refuse(
+                "dst",
+                f"does not hold mean and variance of data {self.data.shape}",
+                target=target,
+                limit=f"({self.data.partitions}, 2)",
+            )
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.BN_AGGR, elements=self.data.elements, rows=self.data.partitions,
-                    columns=self.dst.elements, flags=self.pattern_flags())
+        return Work(
+            kind=WorkKind.BN_AGGR,
+            elements=self.data.elements,
+            rows=self.data.partitions,
+            columns=self.dst.elements,
+            flags=self.pattern_flags(),
+        )
 
     def run(self, machine: Machine) -> None:
         groups = machine.load(self.data).reshape(self.data.partitions, -1, STATISTICS)

@@ -215,7 +215,7 @@ def _double(array):
 
 @njit(cache=True)
 def _same(words, a, b, length):
-    for k in range(length):
+    for k in range(length):  # noqa: SIM110 (numba compiles no generator)
         if words[a + k] != words[b + k]:
             return False
     return True
@@ -223,9 +223,32 @@ def _same(words, a, b, length):
 
 @njit(cache=True)
 def _touch(
-    i, writing, runs, count, origin, pitch, first_quadrant, last_quadrant, first_partition, last_partition, step, engine,
-    in_order, mixed, block_writer, block_readers, writer, readers, node_of, node_next, nodes, producer, kind, place,
-    first, m,
+    i,
+    writing,
+    runs,
+    count,
+    origin,
+    pitch,
+    first_quadrant,
+    last_quadrant,
+    first_partition,
+    last_partition,
+    step,
+    engine,
+    in_order,
+    mixed,
+    block_writer,
+    block_readers,
+    writer,
+    readers,
+    node_of,
+    node_next,
+    nodes,
+    producer,
+    kind,
+    place,
+    first,
+    m,
 ):
     """One access of instruction ``i``: add its edges and update the state of the granules in ``runs``, in each
     quadrant.  There is room for every node and edge.
@@ -352,7 +375,6 @@ def scan(rows, words, templates, itemsizes, in_order, explicit, base, size, shif
         template = rows[i, 0]
         operands, read_mask, write_mask, e = templates[template]
         engine[i] = e
-        ordered = in_order[e]
         start[i] = m
         while m + i + 1 >= len(producer):  # an instruction has at most i producers
             producer, kind = _double(producer), _double(kind)
@@ -404,9 +426,32 @@ def scan(rows, words, templates, itemsizes, in_order, explicit, base, size, shif
                     while nodes + cells >= len(node_of):
                         node_of, node_next = _double(node_of), _double(node_next)
                 m, nodes = _touch(
-                    i, writing == 1, runs, count, origin, pitch, first_quadrant, last_quadrant, first_partition,
-                    last_partition, step, engine, in_order, mixed, block_writer, block_readers, writer, readers,
-                    node_of, node_next, nodes, producer, kind, place, start[i], m,
+                    i,
+                    writing == 1,
+                    runs,
+                    count,
+                    origin,
+                    pitch,
+                    first_quadrant,
+                    last_quadrant,
+                    first_partition,
+                    last_partition,
+                    step,
+                    engine,
+                    in_order,
+                    mixed,
+                    block_writer,
+                    block_readers,
+                    writer,
+                    readers,
+                    node_of,
+                    node_next,
+                    nodes,
+                    producer,
+                    kind,
+                    place,
+                    start[i],
+                    m,
                 )
         while next_explicit < len(explicit) and explicit[next_explicit, 0] == i:
             m = _emit(producer, kind, place, start[i], m, explicit[next_explicit, 1], EXPLICIT)

@@ -43,8 +43,10 @@ def live_map(storages: Iterable[Storage]) -> str:
     for s in ordered[:MAP_LINES]:
         name = s.name or "(unnamed)"
         manual = " manual" if s.manual else ""
-        lines.append(f"  {s.address:#08x}-{s.address + s.nbytes:#08x} {size_text(s.nbytes):>9}  {name} {s.shape} "
-                     f"{s.dtype}{manual}" + (f"  {s.place}" if s.place else ""))
+        lines.append(
+            f"  {s.address:#08x}-{s.address + s.nbytes:#08x} {size_text(s.nbytes):>9}  {name} {s.shape} "
+            f"{s.dtype}{manual}" + (f"  {s.place}" if s.place else "")
+        )
     rest = ordered[MAP_LINES:]
     if rest:
         lines.append(f"  ... and {len(rest)} more, {size_text(sum(s.nbytes for s in rest))}")
@@ -142,7 +144,9 @@ class Allocator:
             raise OutOfBoundsFault(
                 f"{self.space.name} tensor {label} at address (partition {start}, byte {offset}) covers partitions "
                 f"{start} to {start + partitions - 1}, bytes {offset} to {offset + nbytes - 1}",
-                limit=f"{self.target.partitions} partitions of {self.capacity} bytes", target=str(self.target))
+                limit=f"{self.target.partitions} partitions of {self.capacity} bytes",
+                target=str(self.target),
+            )
         for other in self.automatic():
             if other.offset < offset + nbytes and offset < other.offset + other.nbytes:
                 raise CapacityFault(
@@ -150,7 +154,8 @@ class Allocator:
                     f"automatic allocation {other.label} at bytes {other.offset} to {other.offset + other.nbytes - 1}"
                     + (f", made at {other.place}" if other.place else ""),
                     target=str(self.target),
-                    advice="give both an address, or neither: automatic placement cannot know of later addresses")
+                    advice="give both an address, or neither: automatic placement cannot know of later addresses",
+                )
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -187,7 +192,8 @@ class Allocator:
             f"largest range {size_text(largest)}.  Live in {space}{each}:\n{live_map(self.live())}",
             limit=f"{size_text(self.capacity)}{each}",
             target=str(self.target),
-            advice="use smaller tiles, or let tiles die earlier (a tile lives as long as a Python name refers to it)")
+            advice="use smaller tiles, or let tiles die earlier (a tile lives as long as a Python name refers to it)",
+        )
 
 
 class AddressAllocator(Allocator):
@@ -280,7 +286,9 @@ class BankAllocator(Allocator):
         if offset % self.bank_bytes:
             raise ConstraintFault(
                 f"PSUM tensor {label} starts at byte {offset}, inside bank {offset // self.bank_bytes}",
-                limit=f"PSUM tensors start on a bank: multiples of {self.bank_bytes} bytes", target=str(self.target))
+                limit=f"PSUM tensors start on a bank: multiples of {self.bank_bytes} bytes",
+                target=str(self.target),
+            )
 
     def _find(self, nbytes: int) -> int | None:
         size = self.bank_bytes
@@ -340,6 +348,8 @@ class BankAllocator(Allocator):
             banks.append(f"  bank {bank}: {size_text(held)} of {size_text(self.bank_bytes)} in use")
         fault.message += "\n" + "\n".join(banks)
         fault.args = (fault.message,)
-        fault.advice = (f"a tile of up to {size_text(self.bank_bytes)} per partition stays in one bank and a larger one "
-                        "takes whole neighbouring banks; copy results to SBUF and drop PSUM tiles sooner")
+        fault.advice = (
+            f"a tile of up to {size_text(self.bank_bytes)} per partition stays in one bank and a larger one "
+            "takes whole neighbouring banks; copy results to SBUF and drop PSUM tiles sooner"
+        )
         return fault

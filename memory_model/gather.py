@@ -37,9 +37,7 @@ class Rows:
         return AccessPattern(base.space, base.dtype, offset, base.pairs[1:], buffer=base.buffer, storage=base.storage)
 
 
-def resolve(
-    ap: AccessPattern, index: npt.NDArray[np.int64], storage: Storage, target: Target
-) -> AccessPattern | Rows:
+def resolve(ap: AccessPattern, index: npt.NDArray[np.int64], storage: Storage, target: Target) -> AccessPattern | Rows:
     """See :meth:`memory_model.memory.Memory.resolve`."""
     dynamic = ap.dynamic
     if dynamic is None:
@@ -48,22 +46,41 @@ def resolve(
     bad = (flat < 0) | (flat >= dynamic.count)
     if bad.any():
         at = int(bad.argmax())
-        raise OutOfBoundsFault(f"index {flat[at]} (number {at} of {len(flat)}) into {storage.label}",
-                               limit=f"0 to {dynamic.count - 1}", target=str(target),
-                               advice="clamp or mask the index before the instruction")
+        raise OutOfBoundsFault(
+            f"index {flat[at]} (number {at} of {len(flat)}) into {storage.label}",
+            limit=f"0 to {dynamic.count - 1}",
+            target=str(target),
+            advice="clamp or mask the index before the instruction",
+        )
     step = dynamic.stride * ap.dtype.itemsize
     if dynamic.kind is DynamicKind.SCALAR:
         if len(flat) != 1:
-            raise ConstraintFault(f"{ap} takes one index, not {len(flat)}", limit="scalar index: shape (1, 1)",
-                                  target=str(target))
-        return AccessPattern(ap.space, ap.dtype, ap.offset + int(flat[0]) * step, ap.pairs, start=ap.start,
-                             partitions=ap.partitions, step=ap.step, buffer=ap.buffer, storage=storage)
+            raise ConstraintFault(
+                f"{ap} takes one index, not {len(flat)}", limit="scalar index: shape (1, 1)", target=str(target)
+            )
+        return AccessPattern(
+            ap.space,
+            ap.dtype,
+            ap.offset + int(flat[0]) * step,
+            ap.pairs,
+            start=ap.start,
+            partitions=ap.partitions,
+            step=ap.step,
+            buffer=ap.buffer,
+            storage=storage,
+        )
     if ap.space is not Space.HBM:
-        raise UnimplementedFault(f"{ap}: one index per row of an on-chip operand", target=str(target),
-                                 advice="gather from HBM, or with nc_n_gather / local_gather")
+        raise UnimplementedFault(
+            f"{ap}: one index per row of an on-chip operand",
+            target=str(target),
+            advice="gather from HBM, or with nc_n_gather / local_gather",
+        )
     if not ap.pairs or len(flat) != ap.pairs[0][1]:
-        raise ConstraintFault(f"{ap} has {ap.pairs[0][1] if ap.pairs else 0} rows and {len(flat)} indices",
-                              limit="one index per row of the outermost dimension", target=str(target))
+        raise ConstraintFault(
+            f"{ap} has {ap.pairs[0][1] if ap.pairs else 0} rows and {len(flat)} indices",
+            limit="one index per row of the outermost dimension",
+            target=str(target),
+        )
     inner = AccessPattern(ap.space, ap.dtype, ap.offset, ap.pairs[1:], buffer=ap.buffer, storage=storage)
     rows = dynamic.count
     if step > 0:
@@ -71,9 +88,13 @@ def resolve(
     largest = int(flat.max(initial=0))
     if step < 0 or largest >= rows:
         end = inner.end + largest * step
-        raise OutOfBoundsFault(f"index {largest} reaches byte {end - 1} of {storage.label} of {storage.nbytes} bytes",
-                               limit=f"{storage.nbytes} bytes", target=str(target),
-                               advice="the rows of the pattern do not all fit behind its offset")
-    base = AccessPattern(ap.space, ap.dtype, ap.offset, ((dynamic.stride, rows), *ap.pairs[1:]), buffer=ap.buffer,
-                         storage=storage)
+        raise OutOfBoundsFault(
+            f"index {largest} reaches byte {end - 1} of {storage.label} of {storage.nbytes} bytes",
+            limit=f"{storage.nbytes} bytes",
+            target=str(target),
+            advice="the rows of the pattern do not all fit behind its offset",
+        )
+    base = AccessPattern(
+        ap.space, ap.dtype, ap.offset, ((dynamic.stride, rows), *ap.pairs[1:]), buffer=ap.buffer, storage=storage
+    )
     return Rows(base, flat)

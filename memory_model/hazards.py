@@ -1,7 +1,7 @@
 """Hazards: which earlier instructions each instruction has to wait for, from the bytes they touch.
 
-Edges are what the compiler's semaphores would express: read after write, write after read, write after write on the same
-bytes of the same memory, and the edges that the kernel states itself (``depends_on``).
+Edges are what the compiler's semaphores would express: read after write, write after read, write after write on the
+same bytes of the same memory, and the edges that the kernel states itself (``depends_on``).
 
 Exactness:
 
@@ -83,11 +83,15 @@ def edges(program: Program) -> Edges:
     from memory_model import _hazards  # numba: not at import time
 
     rows, words = program.rows(), program.words()
-    templates = np.array([(t.operands, t.reads, t.writes, int(t.engine)) for t in program.templates],
-                         dtype=np.int64).reshape(-1, 4)
+    templates = np.array(
+        [(t.operands, t.reads, t.writes, int(t.engine)) for t in program.templates], dtype=np.int64
+    ).reshape(-1, 4)
     explicit = np.array(program.edges, dtype=np.int32).reshape(-1, 2)
-    if len(explicit) and not ((explicit[:, 1] < explicit[:, 0]).all() and (explicit[:, 1] >= 0).all()
-                              and (explicit[:, 0] < len(program)).all()):
+    if len(explicit) and not (
+        (explicit[:, 1] < explicit[:, 0]).all()
+        and (explicit[:, 1] >= 0).all()
+        and (explicit[:, 0] < len(program)).all()
+    ):
         raise InternalFault("an explicit edge does not point to an earlier instruction of the program")
     explicit = explicit[np.argsort(explicit[:, 0], kind="stable")]
 
@@ -107,14 +111,28 @@ def edges(program: Program) -> Edges:
     in_order = np.ones(max(Engine) + 1, dtype=np.int8)
     in_order[[Engine.unknown, Engine.dma]] = 0
     start, producer, kind = _hazards.scan(
-        rows, words, templates, itemsizes, in_order, explicit, base, size, shift, target.sbuf_bytes, target.psum_bytes,
+        rows,
+        words,
+        templates,
+        itemsizes,
+        in_order,
+        explicit,
+        base,
+        size,
+        shift,
+        target.sbuf_bytes,
+        target.psum_bytes,
         granules,
     )
     return Edges(start=start, producer=producer, kind=kind)
 
 
 def _layout(
-    sbuf_bytes: int, psum_bytes: int, registers: int, size: npt.NDArray[np.int64], tracked: npt.NDArray[np.bool_],
+    sbuf_bytes: int,
+    psum_bytes: int,
+    registers: int,
+    size: npt.NDArray[np.int64],
+    tracked: npt.NDArray[np.bool_],
     shift: int,
 ) -> tuple[npt.NDArray[np.int64], int]:
     """First granule of each region: SBUF, PSUM, registers, then each HBM buffer (-1: not tracked); and the total.

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from isa.dtypes import DType, decode, encode, to_float, float32
+from isa.dtypes import DType, decode, encode, float32, to_float
 from isa.faults import ConstraintFault, OutOfBoundsFault, UnimplementedFault, UninitializedReadFault
 from isa.operands import AccessPattern, Space
 from isa.target import Target
@@ -32,8 +32,8 @@ __all__ = ["Memory", "Rows", "Storage"]
 Array = npt.NDArray[Any]
 
 # Without padding, one column of 128 partitions falls into few cache sets, because the pitch is a multiple of 32 KiB.
-# Measured, in-place add on (128, 1) float32 columns in turn: 2.2 to 3.4 us at a pitch of 192, 224 or 256 KiB, 0.96 us with
-# 64 bytes or more added; (128, 512) tiles do not care.
+# Measured, in-place add on (128, 1) float32 columns in turn: 2.2 to 3.4 us at a pitch of 192, 224 or 256 KiB, 0.96 us
+# with 64 bytes or more added; (128, 512) tiles do not care.
 ROW_PADDING = 128
 UNINITIALIZED = ("error", "poison", "ignore")
 
@@ -128,7 +128,9 @@ class Memory:
             raise ConstraintFault(
                 f"{space.name} tensor {label}: no such tile",
                 limit=f"shape (partitions, free sizes...), 1 to {target.partitions} partitions, no empty dimension",
-                target=str(target), advice="put the dimension that goes over partitions first and split it")
+                target=str(target),
+                advice="put the dimension that goes over partitions first and split it",
+            )
         nbytes = math.prod(shape[1:]) * dtype.itemsize
         allocator = self.allocators[space]
         if address is None:
@@ -136,8 +138,9 @@ class Memory:
         else:
             start, offset = address
             allocator.place(start, shape[0], offset, nbytes, label)
-        storage = Storage(space, name, shape, dtype, offset, nbytes, start=start, manual=address is not None,
-                          source=source)
+        storage = Storage(
+            space, name, shape, dtype, offset, nbytes, start=start, manual=address is not None, source=source
+        )
         if address is None:
             storage.written = Coverage(start, shape[0], offset, nbytes, granule=dtype.itemsize)
             for (of, _), table in self._shared.items():
@@ -221,8 +224,18 @@ class Memory:
         nbytes = math.prod(shape) * dtype.itemsize
         allocator = self.allocators[Space.HBM]
         address = allocator.take(nbytes, f"'{name}' {shape} {dtype}" if name else f"{shape} {dtype}")
-        storage = Storage(Space.HBM, name, shape, dtype, 0, nbytes, buffer=self._next_buffer, address=address,
-                          kind=kind, source=source)
+        storage = Storage(
+            Space.HBM,
+            name,
+            shape,
+            dtype,
+            0,
+            nbytes,
+            buffer=self._next_buffer,
+            address=address,
+            kind=kind,
+            source=source,
+        )
         storage.written = Coverage(0, 1, 0, nbytes, granule=dtype.itemsize)
         allocator.adopt(storage)
         self._buffers[self._next_buffer] = storage
@@ -284,7 +297,8 @@ class Memory:
         if dtype != storage.dtype and (soft or self._soft(storage.dtype)) and not self._is_whole(storage):
             raise UnimplementedFault(
                 f"{storage.label} in {ap.space.name} is accessed as {dtype}, with low-precision floats kept as float32",
-                advice="bits of low-precision floats exist only with NKI_PRECISE_FP=1")
+                advice="bits of low-precision floats exist only with NKI_PRECISE_FP=1",
+            )
         itemsize = dtype.itemsize
         buffer: Any
         if ap.space is Space.HBM:
@@ -328,8 +342,9 @@ class Memory:
 
             shape = (self.target.partitions, self._capacity[ap.space])
             whole = self._whole[ap.space] = Storage(ap.space, ap.space.name, shape, uint8, 0, shape[1], manual=True)
-            whole.written = Coverage(0, shape[0], 0, shape[1], shared=self._shared_map(ap.space, "written"),
-                                     monotone=False)
+            whole.written = Coverage(
+                0, shape[0], 0, shape[1], shared=self._shared_map(ap.space, "written"), monotone=False
+            )
             if ap.space is Space.PSUM:
                 whole.accumulated = self._accumulation(whole)
         return whole
@@ -350,19 +365,30 @@ class Memory:
             if ap.space is Space.HBM:
                 where = f"bytes {start} to {end - 1} of HBM tensor {storage.label} of {capacity} bytes"
             else:
-                where = (f"bytes {start} to {end - 1} of a partition, outside {ap.space.name} tensor {storage.label} at "
-                         f"bytes {first} to {first + capacity - 1} (capacity {self._capacity[ap.space]})")
-            raise OutOfBoundsFault(f"{ap} touches {where}", limit=f"{capacity} bytes", target=str(self.target),
-                                   advice=f"allocated at {storage.place}" if storage.place else None)
+                where = (
+                    f"bytes {start} to {end - 1} of a partition, outside {ap.space.name} tensor {storage.label} at "
+                    f"bytes {first} to {first + capacity - 1} (capacity {self._capacity[ap.space]})"
+                )
+            raise OutOfBoundsFault(
+                f"{ap} touches {where}",
+                limit=f"{capacity} bytes",
+                target=str(self.target),
+                advice=f"allocated at {storage.place}" if storage.place else None,
+            )
         last = ap.start + (ap.partitions - 1) * ap.step
         if ap.space.on_chip and not (storage.start <= ap.start and last < storage.start + storage.partitions):
             raise OutOfBoundsFault(
                 f"{ap} touches partitions {ap.start} to {last}, outside {ap.space.name} tensor {storage.label} at "
                 f"partitions {storage.start} to {storage.start + storage.partitions - 1}",
-                limit=f"{storage.partitions} partitions", target=str(self.target))
+                limit=f"{storage.partitions} partitions",
+                target=str(self.target),
+            )
         if ap.offset % ap.dtype.itemsize:
-            raise ConstraintFault(f"{ap} is at byte {ap.offset}, which is not a multiple of the size of {ap.dtype}",
-                                  limit=f"{ap.dtype.itemsize}-byte alignment", target=str(self.target))
+            raise ConstraintFault(
+                f"{ap} is at byte {ap.offset}, which is not a multiple of the size of {ap.dtype}",
+                limit=f"{ap.dtype.itemsize}-byte alignment",
+                target=str(self.target),
+            )
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -426,7 +452,8 @@ class Memory:
             f"element {index} of {shape} was never written, and {count - 1} more of {missing.size}; they belong to "
             f"{space} tensor {storage.label}{allocated}",
             target=str(self.target),
-            advice="write the whole tile first (memset, copy), or read only the part that was written")
+            advice="write the whole tile first (memset, copy), or read only the part that was written",
+        )
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -473,8 +500,10 @@ class Memory:
 
     def _read_only(self, ap: AccessPattern) -> ConstraintFault:
         storage: Storage = ap.storage or self._owner(ap)
-        return ConstraintFault(f"{ap} writes into HBM tensor {storage.label}, which is bound to a read-only array",
-                               advice="pass a writeable array, or write to an output tensor")
+        return ConstraintFault(
+            f"{ap} writes into HBM tensor {storage.label}, which is bound to a read-only array",
+            advice="pass a writeable array, or write to an output tensor",
+        )
 
     def mark(self, ap: AccessPattern) -> None:
         """Record that every byte of ``ap`` was written, by something other than the Tensor Engine."""

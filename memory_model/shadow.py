@@ -48,8 +48,20 @@ class Coverage:
             remembered.
     """
 
-    __slots__ = ("_base", "_count", "_map", "_monotone", "_row0", "_shared", "base", "granule", "nbytes", "partitions",
-                 "start", "state")
+    __slots__ = (
+        "_base",
+        "_count",
+        "_map",
+        "_monotone",
+        "_row0",
+        "_shared",
+        "base",
+        "granule",
+        "nbytes",
+        "partitions",
+        "start",
+        "state",
+    )
 
     def __init__(
         self,
@@ -97,9 +109,7 @@ class Coverage:
     def covers(self, ap: AccessPattern) -> bool:
         """True if ``ap`` touches every byte of the rectangle (``ap`` lies inside it)."""
         return (
-            ap.elements * ap.dtype.itemsize == self.nbytes
-            and ap.partitions == self.partitions
-            and disjoint(ap.pairs)
+            ap.elements * ap.dtype.itemsize == self.nbytes and ap.partitions == self.partitions and disjoint(ap.pairs)
         )
 
     def add(self, ap: AccessPattern) -> None:
@@ -195,7 +205,7 @@ class Coverage:
         row = ap.start - self._row0
         if distinct and ap.contiguous_run == ap.elements * itemsize:
             stop = row + (ap.partitions - 1) * ap.step + 1
-            return table[row:stop:ap.step, column : column + ap.elements * width]
+            return table[row : stop : ap.step, column : column + ap.elements * width]
         length = table.shape[1]
         shape = [ap.partitions]
         strides = [ap.step * length]

@@ -128,8 +128,15 @@ class Storage:
     def pattern(self) -> AccessPattern:
         """The access pattern that covers the whole storage in its own shape and dtype."""
         if self.space.on_chip:
-            return AccessPattern(self.space, self.dtype, self.offset, row_major(self.shape[1:]), start=self.start,
-                                 partitions=self.partitions, storage=self)
+            return AccessPattern(
+                self.space,
+                self.dtype,
+                self.offset,
+                row_major(self.shape[1:]),
+                start=self.start,
+                partitions=self.partitions,
+                storage=self,
+            )
         return AccessPattern(self.space, self.dtype, 0, row_major(self.shape), buffer=self.buffer, storage=self)
 
     def __repr__(self) -> str:

@@ -99,8 +99,15 @@ class Executor:
         """The rows of a gathered or scattered operand; there may be fewer than the pattern has (skipped indices)."""
         pairs = ((operand.pairs[0][0], len(rows)), *operand.pairs[1:])
         picked = self.memory.resolve(
-            AccessPattern(operand.space, operand.dtype, operand.offset, pairs, buffer=operand.buffer,
-                          storage=operand.storage, dynamic=operand.dynamic),
+            AccessPattern(
+                operand.space,
+                operand.dtype,
+                operand.offset,
+                pairs,
+                buffer=operand.buffer,
+                storage=operand.storage,
+                dynamic=operand.dynamic,
+            ),
             rows,
         )
         assert isinstance(picked, Rows)

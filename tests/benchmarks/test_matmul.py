@@ -42,6 +42,8 @@ def test_fully_blocked_matmul_is_near_numpy(capsys):
         kernel_time = best(simulated, 2)
         ratios.append(kernel_time / numpy_time)
     with capsys.disabled():
-        print(f"\nfully blocked 2048^3 bf16: {kernel_time * 1e3:.0f} ms, numpy fp32 {numpy_time * 1e3:.0f} ms, "
-              f"ratio {min(ratios):.2f} (limit {LIMIT})")
+        print(
+            f"\nfully blocked 2048^3 bf16: {kernel_time * 1e3:.0f} ms, numpy fp32 {numpy_time * 1e3:.0f} ms, "
+            f"ratio {min(ratios):.2f} (limit {LIMIT})"
+        )
     assert min(ratios) <= LIMIT

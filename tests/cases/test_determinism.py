@@ -49,9 +49,9 @@ def test_two_processes_agree():
 
 trn_sim.activate()
 
-import nki  # noqa: E402
-import nki.isa as nisa  # noqa: E402
-import nki.language as nl  # noqa: E402
+import nki
+import nki.isa as nisa
+import nki.language as nl
 
 
 @nki.jit

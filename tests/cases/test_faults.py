@@ -11,9 +11,9 @@ from isa.faults import CapacityFault, ConstraintFault, Fault, OutOfBoundsFault, 
 
 trn_sim.activate()
 
-import nki  # noqa: E402
-import nki.isa as nisa  # noqa: E402
-import nki.language as nl  # noqa: E402
+import nki
+import nki.isa as nisa
+import nki.language as nl
 
 A = np.arange(128 * 512, dtype=np.float32).reshape(128, 512)
 
@@ -36,7 +36,8 @@ def assert_names(fault: Fault, kernel, marker: str, *, instruction: str | None, 
     assert f"{__file__}:{expected}" in text
     if instruction is not None:
         assert instruction in text
-        assert fault.target is not None and "NeuronCore-v" in fault.target
+        assert fault.target is not None
+        assert "NeuronCore-v" in fault.target
         assert fault.target in text
 
 
@@ -67,7 +68,8 @@ def test_wrong_shape():
     fault = fault_of(add_columns, A, 256)
     assert isinstance(fault, ConstraintFault)
     assert_names(fault, add_columns, "HERE", instruction="tensor_tensor", operand="data2")
-    assert "256" in str(fault) and "512" in str(fault)
+    assert "256" in str(fault)
+    assert "512" in str(fault)
 
 
 def test_wrong_shape_twin():
@@ -93,7 +95,8 @@ def matmul_mixed(a, dtype):
 def test_wrong_dtype(target):
     fault = fault_of(matmul_mixed, A, nl.bfloat16, target=target)
     assert isinstance(fault, ConstraintFault)
-    assert fault.instruction == "nc_matmul" and fault.operand in ("stationary", "moving")
+    assert fault.instruction == "nc_matmul"
+    assert fault.operand in ("stationary", "moving")
     assert_names(fault, matmul_mixed, "HERE", instruction="nc_matmul", operand=fault.operand)
 
 
@@ -115,7 +118,8 @@ def copy_partitions(rows):
 def test_too_many_partitions():
     fault = fault_of(copy_partitions, 256)
     assert isinstance(fault, (ConstraintFault, CapacityFault))
-    assert "256" in str(fault) and "128" in str(fault)
+    assert "256" in str(fault)
+    assert "128" in str(fault)
     assert fault.file == __file__
 
 
@@ -186,7 +190,8 @@ def test_sbuf_overflow(target, fits):
     fault = fault_of(hold_tiles, fits + 1, target=target)
     assert isinstance(fault, CapacityFault)
     assert_names(fault, hold_tiles, "HERE", instruction=None, operand=None)
-    assert "tile0" in str(fault) and "SBUF" in str(fault)
+    assert "tile0" in str(fault)
+    assert "SBUF" in str(fault)
     assert trn_sim.run(hold_tiles, fits, target=target).result[0, 0] == fits - 1
 
 
@@ -206,7 +211,8 @@ def partly_written(width, dtype):
 def test_uninitialized_read(dtype):
     fault = fault_of(partly_written, 63, dtype)
     assert isinstance(fault, UninitializedReadFault)
-    assert fault.line is not None and fault.file == __file__
+    assert fault.line is not None
+    assert fault.file == __file__
     assert fault.instruction == "tensor_reduce"
 
 
@@ -237,7 +243,8 @@ def test_index_out_of_bounds():
     fault = fault_of(slice_to, A, 513)
     assert isinstance(fault, OutOfBoundsFault)
     assert_names(fault, slice_to, "HERE", instruction=None, operand=None)
-    assert "513" in str(fault) and "512" in str(fault)
+    assert "513" in str(fault)
+    assert "512" in str(fault)
 
 
 def test_index_twin():
@@ -259,7 +266,8 @@ def test_run_time_index_out_of_bounds():
     fault = fault_of(gather_rows, A, indices)
     assert isinstance(fault, OutOfBoundsFault)
     assert fault.instruction == "dma_copy"
-    assert "128" in str(fault) and "77" in str(fault)
+    assert "128" in str(fault)
+    assert "77" in str(fault)
 
 
 def test_run_time_index_twin():

@@ -41,8 +41,11 @@ class ReferenceMachine:
         array = np.asarray(values)
         dt = dtypes.dtype(dtype if dtype is not None else array.dtype)
         operand = self.empty(array.shape, dt, space=space, start=start)
-        bits = array if array.dtype == dt.storage and not dt.is_float else dtypes.encode(
-            np.ascontiguousarray(array, np.float32) if dt.is_float else array, dt)
+        bits = (
+            array
+            if array.dtype == dt.storage and not dt.is_float
+            else dtypes.encode(np.ascontiguousarray(array, np.float32) if dt.is_float else array, dt)
+        )
         self.store_raw(operand, bits)
         return operand
 
@@ -88,9 +91,16 @@ class ReferenceMachine:
         assert dynamic.kind is DynamicKind.SCALAR
         index = int(self.index(dynamic.index)[0])
         return AccessPattern(
-            operand.space, operand.dtype, operand.offset + index * dynamic.stride * operand.dtype.itemsize,
-            operand.pairs, start=operand.start, partitions=operand.partitions, step=operand.step,
-            buffer=operand.buffer, storage=operand.storage)
+            operand.space,
+            operand.dtype,
+            operand.offset + index * dynamic.stride * operand.dtype.itemsize,
+            operand.pairs,
+            start=operand.start,
+            partitions=operand.partitions,
+            step=operand.step,
+            buffer=operand.buffer,
+            storage=operand.storage,
+        )
 
     def view(self, operand: AccessPattern, *, write: bool = False) -> np.ndarray:
         operand = self.resolve(operand)
@@ -105,8 +115,9 @@ class ReferenceMachine:
             return np.ndarray(operand.shape, dtype.storage, self.buffers[operand.buffer], operand.offset, strides)
         memory = self.rows[operand.space]
         row = memory.shape[1]
-        return np.ndarray(operand.shape, dtype.storage, memory, operand.start * row + operand.offset,
-                          (operand.step * row, *strides))
+        return np.ndarray(
+            operand.shape, dtype.storage, memory, operand.start * row + operand.offset, (operand.step * row, *strides)
+        )
 
     def load(self, operand: AccessPattern) -> np.ndarray:
         return dtypes.to_float(self.view(operand), operand.dtype).reshape(operand.partitions, -1).copy()
@@ -135,8 +146,15 @@ class ReferenceMachine:
         dynamic = operand.dynamic
         assert isinstance(dynamic, Dynamic)
         pairs = ((dynamic.stride, dynamic.count), *operand.pairs[1:])
-        plain = AccessPattern(operand.space, operand.dtype, operand.offset, pairs, start=operand.start,
-                              partitions=operand.partitions, buffer=operand.buffer)
+        plain = AccessPattern(
+            operand.space,
+            operand.dtype,
+            operand.offset,
+            pairs,
+            start=operand.start,
+            partitions=operand.partitions,
+            buffer=operand.buffer,
+        )
         return self._view(plain, operand.dtype)
 
     def scalar(self, value: Scalar) -> Any:
@@ -159,11 +177,19 @@ class ReferenceMachine:
         size = operand.dtype.itemsize
         strides = tuple(stride * size for stride, _ in operand.pairs)
         row = self.target.psum_bytes
-        return np.ndarray(operand.shape, bool, self.written_by_matmul, operand.start * row + operand.offset,
-                          (row, *strides))
+        return np.ndarray(
+            operand.shape, bool, self.written_by_matmul, operand.start * row + operand.offset, (row, *strides)
+        )
 
-    def matmul(self, dst: AccessPattern, stationary: AccessPattern, moving: AccessPattern, *,
-               accumulate: bool | None, double_row: bool = False) -> None:
+    def matmul(
+        self,
+        dst: AccessPattern,
+        stationary: AccessPattern,
+        moving: AccessPattern,
+        *,
+        accumulate: bool | None,
+        double_row: bool = False,
+    ) -> None:
         k = stationary.partitions
         left, right = self.load(stationary), self.load(moving)
         if double_row:  # contraction over (partition, first free dimension of two)

@@ -18,7 +18,8 @@ def test_reference_is_up_to_date():
 
 def test_catalogue_imports_every_module_that_declares_instructions():
     declaring = {
-        path.stem for path in (ROOT / "isa").glob("*.py")
+        path.stem
+        for path in (ROOT / "isa").glob("*.py")
         if "@instruction(" in path.read_text() and path.stem != "instruction"
     }
     assert declaring == {cls.__module__.removeprefix("isa.") for cls in INSTRUCTIONS.values()}
@@ -26,7 +27,8 @@ def test_catalogue_imports_every_module_that_declares_instructions():
 
 @pytest.mark.parametrize("cls", INSTRUCTIONS.values(), ids=lambda cls: cls.__name__)
 def test_declaration_is_complete(cls):
-    assert cls.__doc__ and not cls.__doc__.startswith(f"{cls.__name__}("), "a docstring of its own"
+    assert cls.__doc__
+    assert not cls.__doc__.startswith(f"{cls.__name__}("), "a docstring of its own"
     assert cls.source
     assert cls.status in ("verified", "documented", "guessed")
     assert cls.run is not Instruction.run

@@ -44,7 +44,11 @@ def test_source_line_is_the_users():
         core.executor.store(tile, np.ones((128, 64)))
     core.issue(TensorTensor(dst=tiles[0], data1=tiles[1], data2=tiles[2], op=ADD))  # ISSUED
     source = core.program.source_of(0)
-    assert (source.file, source.line, source.function) == (__file__, line_of("# ISSUED"), "test_source_line_is_the_users")
+    assert (source.file, source.line, source.function) == (
+        __file__,
+        line_of("# ISSUED"),
+        "test_source_line_is_the_users",
+    )
 
 
 def test_fault_carries_instruction_target_and_line():
@@ -125,7 +129,8 @@ def test_current_core():
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("NKI_PRECISE_FP", "2"), ("NEURON_PLATFORM_TARGET_OVERRIDE", "gpu"), ("TRN_SIM_UNINITIALIZED", "x")]
+    ("variable", "value"),
+    [("NKI_PRECISE_FP", "2"), ("NEURON_PLATFORM_TARGET_OVERRIDE", "gpu"), ("TRN_SIM_UNINITIALIZED", "x")],
 )
 def test_environment_is_validated(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
@@ -137,7 +142,8 @@ def test_environment(monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen2")
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
     options = Options.from_environment()
-    assert options.target is TRN1 and not options.precise
+    assert options.target is TRN1
+    assert not options.precise
     assert Options.from_environment(target="trn2").target is TRN2
 
 

@@ -17,7 +17,7 @@ from isa.vector import TensorTensor
 from trn_sim.machine import Core, Options
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "isa"))
-from reference_machine import ReferenceMachine  # noqa: E402
+from reference_machine import ReferenceMachine
 
 
 class Twins:
@@ -50,8 +50,14 @@ class Twins:
 def window(pattern, first, count):
     """Columns [first, first + count) of a dense two-dimensional tile."""
     return AccessPattern(
-        pattern.space, pattern.dtype, pattern.offset + first * pattern.dtype.itemsize, ((1, count),),
-        start=pattern.start, partitions=pattern.partitions, storage=pattern.storage)
+        pattern.space,
+        pattern.dtype,
+        pattern.offset + first * pattern.dtype.itemsize,
+        ((1, count),),
+        start=pattern.start,
+        partitions=pattern.partitions,
+        storage=pattern.storage,
+    )
 
 
 def integers(rng, *shape):

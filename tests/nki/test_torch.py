@@ -4,7 +4,6 @@ import importlib
 
 import pytest
 
-
 import trn_sim
 
 trn_sim.activate()
