@@ -198,6 +198,37 @@ def test_broadcast_to(core):
         nl.broadcast_to(tile, (128, 24))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "width", "where", "issued"),
+    [
+        (np.float32, 512, nl.psum, ["memset", "nc_matmul"]),
+        (np.float32, 513, nl.sbuf, ["memset", *["nc_matmul", "activation"] * 2]),
+        (np.float16, 512, nl.sbuf, ["memset", "nc_matmul", "activation"]),
+        (np.int32, 512, nl.sbuf, ["dma_copy"]),
+    ],
+)
+def test_broadcast_over_partitions(core, dtype, width, where, issued):
+    row = np.random.default_rng(width).normal(scale=1e4, size=(1, width)).astype(dtype)
+    if dtype != np.int32:
+        row[0, :3] = np.inf, -np.inf, np.nan
+    tile = nl.load(nl.shared_constant(row))
+    before = len(core.program)
+    spread = nl.broadcast_to(tile, (100, width))
+    assert mnemonics(core, before) == issued
+    assert spread.buffer is where
+    np.testing.assert_array_equal(spread.numpy(), np.broadcast_to(row, (100, width)))
+
+
+def test_broadcast_of_a_row_of_matrices(core):
+    values = np.random.default_rng(0).normal(size=(1, 3, 300)).astype(np.float32)
+    tile = nl.load(nl.shared_constant(values))
+    np.testing.assert_array_equal(nl.broadcast_to(tile, (128, 3, 300)).numpy(), np.broadcast_to(values, (128, 3, 300)))
+    flipped = tile.permute((0, 2, 1))
+    np.testing.assert_array_equal(
+        nl.broadcast_to(flipped, (128, 300, 3)).numpy(), np.broadcast_to(values.transpose(0, 2, 1), (128, 300, 3))
+    )
+
+
 def test_broadcast_to_keeps_every_bit(core):
     integers = np.array([[2**31 - 1, -(2**31) + 1, 16777217]], np.int32)
     np.testing.assert_array_equal(

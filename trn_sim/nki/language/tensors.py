@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from isa import dtypes
+from isa.activation import ACTIVATIONS
 from isa.alu import ALU_OPS
+from isa.engine import Engine
 from isa.faults import ConstraintFault
 from trn_sim.machine import current_core
 from trn_sim.nki import isa as nisa
@@ -48,6 +50,7 @@ __all__ = [
 
 SBUF = MemoryRegion.sbuf
 _FILL_WIDTH = 2048  # elements of the tile that fills an HBM tensor
+_THROUGH_FLOAT32 = (dtypes.float32, dtypes.bfloat16, dtypes.float16)  # a product with 1.0 keeps their values
 
 
 def ndarray(
@@ -220,8 +223,12 @@ def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
 def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
     """``x`` with dimensions of size 1 repeated; same rank.
 
-    Free dimensions are repeated by a view.  Over partitions the row is copied by one DMA with a source stride of 0,
-    which keeps the bits of every dtype.
+    Free dimensions are repeated by a view.  A row of float32, bfloat16 or float16 in partition 0 is spread over
+    partitions by the Tensor Engine, as NeuronCore-v2's architecture guide says of ``broadcast_to``: the stationary
+    matrix is a row of ones, so every value comes through (-0.0 as 0.0: PSUM sums start from 0).  float32 of at most
+    one PSUM bank stays in PSUM, which Vector reads beside an SBUF operand at full rate; everything else goes on to
+    SBUF by the Scalar Engine.  Other dtypes and rows are copied by one DMA with a source stride of 0, which keeps
+    every bit.
     """
     wanted = tuple(shape)
     kind = x.dtype if dtype is None else dtype_of(dtype)
@@ -240,13 +247,27 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTe
 
 
 def _spread(x: NkiTensor, partitions: int) -> NkiTensor:
-    """The one partition of ``x`` copied to ``partitions`` of them."""
+    """The one partition of ``x`` copied to ``partitions`` of them; how, :func:`broadcast_to` says."""
     if x.buffer is not SBUF:
         x = convert(x, x.dtype)
-    tile = ndarray((partitions, *x.shape[1:]), x.dtype)
-    # seen from the DMA, SBUF is memory: all destination partitions read the same source bytes
-    nisa.dma_copy(tile, x.expand_dim(1).broadcast(1, partitions))
-    return tile
+    if x.dtype not in _THROUGH_FLOAT32 or not x.is_contiguous() or x.operand().start != 0:
+        tile = ndarray((partitions, *x.shape[1:]), x.dtype)
+        # seen from the DMA, SBUF is memory: all destination partitions read the same source bytes
+        nisa.dma_copy(tile, x.expand_dim(1).broadcast(1, partitions))
+        return tile
+    row = x.reshape((1, x.size))
+    column = ndarray((1, partitions), x.dtype)
+    nisa.memset(column, 1.0, engine=Engine.gpsimd)
+    step = current_core().target.psum_bank_bytes // dtypes.float32.itemsize
+    stays = x.dtype == dtypes.float32 and x.size <= step
+    tile = ndarray((partitions, x.size), x.dtype, MemoryRegion.psum if stays else SBUF)
+    for start in range(0, x.size, step):
+        end = min(start + step, x.size)
+        bank = tile if stays else ndarray((partitions, end - start), dtypes.float32, MemoryRegion.psum)
+        nisa.nc_matmul(bank, column, row[:, start:end], is_stationary_onezero=True, accumulate=False)
+        if not stays:
+            nisa.activation(tile[:, start:end], ACTIVATIONS["copy"], bank)
+    return tile.reshape((partitions, *x.shape[1:]))
 
 
 def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None) -> NkiTensor:
