@@ -1,7 +1,9 @@
-"""Serves ``trn_sim.nki`` as ``nki``: the same module objects under both names.
+"""Serves our modules under the names that kernels import; the same module objects under both names.
 
-The finder asks all others first, so a real AWS ``nki`` wins where one is installed.  What only bears the name is
-stepped over: AWS's place-holder on PyPI, a package that raises when it is imported, and folders called ``nki``.
+``trn_sim.nki`` is ``nki``, and ``trn_sim.neuronxcc`` the older ``neuronxcc``.
+
+The finder asks all others first, so a real AWS package wins where one is installed.  What only bears the name is
+stepped over: AWS's place-holders on PyPI, which raise when they are imported, and folders of that name.
 """
 
 from __future__ import annotations
@@ -12,19 +14,33 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
 
-__all__ = ["NkiFinder", "activate", "deactivate", "is_active"]
+__all__ = ["NkiFinder", "Served", "activate", "deactivate", "is_active", "serve"]
 
-NAME = "nki"
-HOME = "trn_sim.nki"
+
+@dataclass(frozen=True)
+class Served:
+    """One name that the finder answers to, with everything below it.
+
+    Attributes:
+        home: our module of that name.
+        witness: a submodule that only a real package of that name has; "" if any package of the name is real.
+    """
+
+    home: str
+    witness: str = ""
 
 
 class _Loader(importlib.abc.Loader):
     """Loads nothing: hands out the module of the other name."""
 
+    def __init__(self, home: str) -> None:
+        self._home = home
+
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(HOME + spec.name[len(NAME) :])
+        module = importlib.import_module(self._home)
         self._spec, self._module_loader = module.__spec__, getattr(module, "__loader__", None)
         return module
 
@@ -34,40 +50,68 @@ class _Loader(importlib.abc.Loader):
 
 
 class NkiFinder(importlib.abc.MetaPathFinder):
-    """Finds ``nki`` and its submodules in ``trn_sim.nki``.
+    """Finds the served names in our packages.
 
     Attributes:
-        override: also where a real ``nki`` is installed.
+        override: also where a real package of the name is installed.
+        served: by name; a name below another one may have a home of its own.
     """
 
-    override = False
+    def __init__(self) -> None:
+        self.override = False
+        self.served: dict[str, Served] = {
+            "nki": Served("trn_sim.nki", witness="language"),
+            "neuronxcc": Served("trn_sim.neuronxcc", witness="nki"),
+        }
+
+    def root(self, fullname: str) -> str | None:
+        """The longest served name that is ``fullname`` or above it."""
+        name = fullname
+        while name not in self.served:
+            name, _, _ = name.rpartition(".")
+            if not name:
+                return None
+        return name
+
+    def home(self, fullname: str) -> str | None:
+        """Our module for ``fullname``, or None."""
+        root = self.root(fullname)
+        return None if root is None else self.served[root].home + fullname[len(root) :]
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of ``nki`` or ``nki.<submodule>``; None for other names, and where the real ``nki`` answers."""
-        if fullname == NAME:
-            if not self.override and self._real_exists():
-                return None
-        elif not fullname.startswith(NAME + ".") or sys.modules.get(NAME) is not sys.modules.get(HOME):
+        """The spec of a served name; None for other names, and where the real package answers."""
+        home = self.home(fullname)
+        if home is None:
             return None
-        found = importlib.util.find_spec(HOME + fullname[len(NAME) :])
+        parent, _, _ = fullname.rpartition(".")
+        if not parent:
+            if not self.override and self._real_exists(fullname):
+                return None
+        elif sys.modules.get(parent) is not sys.modules.get(self.home(parent) or ""):
+            return None
+        found = importlib.util.find_spec(home)
         if found is None:
             return None
-        spec = importlib.machinery.ModuleSpec(fullname, _Loader(), origin=found.origin)
+        spec = importlib.machinery.ModuleSpec(fullname, _Loader(home), origin=found.origin)
         spec.submodule_search_locations = found.submodule_search_locations
         return spec
 
-    def _real_exists(self) -> bool:
-        """Whether another finder knows a package ``nki`` with a submodule ``language``; imports neither."""
+    def _real_exists(self, name: str) -> bool:
+        """Whether another finder knows a package ``name`` with the submodule that tells a real one; imports neither."""
+        witness = self.served[name].witness
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
-            spec = finder.find_spec(NAME, None)
-            if spec is not None and spec.submodule_search_locations:
-                locations = list(spec.submodule_search_locations)
-                if importlib.machinery.PathFinder.find_spec(f"{NAME}.language", locations) is not None:
-                    return True
+            spec = finder.find_spec(name, None)
+            if spec is None:
+                continue
+            if not witness:
+                return True
+            locations = list(spec.submodule_search_locations or ())
+            if locations and importlib.machinery.PathFinder.find_spec(f"{name}.{witness}", locations) is not None:
+                return True
         return False
 
 
@@ -79,28 +123,42 @@ def is_active() -> bool:
     return _finder in sys.meta_path
 
 
-def activate(override: bool = False) -> None:
-    """Make ``import nki`` give this simulator; calling it again changes ``override`` only.
+def serve(name: str, home: str, *, witness: str = "") -> None:
+    """Answer to one more name; see :class:`Served`."""
+    _finder.served[name] = Served(home, witness)
+
+
+def activate(override: bool = False, *, harness: str | None = None) -> None:
+    """Make ``import nki`` and ``import neuronxcc.nki`` give this simulator; calling it again changes the options only.
 
     Args:
-        override: also where a real AWS ``nki`` is installed, or imported already.
+        override: also where a real AWS package is installed, or imported already.
+        harness: a foreign test suite to make ready for, see :mod:`trn_sim.harness`; ``"nki-library"``.
+
+    Raises:
+        ValueError: no harness of that name.
     """
     _finder.override = override
     if not is_active():
         sys.meta_path.insert(0, _finder)
+    if harness is not None:
+        from trn_sim.harness import prepare
+
+        prepare(harness)
     if override:
         _forget(ours=False)
 
 
 def deactivate() -> None:
-    """Undo :func:`activate`; modules imported under ``nki`` meanwhile are forgotten under that name."""
+    """Undo :func:`activate`; modules imported under served names meanwhile are forgotten under those names."""
     if is_active():
         sys.meta_path.remove(_finder)
     _forget(ours=True)
 
 
 def _forget(ours: bool) -> None:
-    """Drop ``nki`` and its submodules from ``sys.modules``: those that are ours, or those that are not."""
-    for name in [name for name in sys.modules if name == NAME or name.startswith(NAME + ".")]:
-        if (sys.modules[name] is sys.modules.get(HOME + name[len(NAME) :])) is ours:
+    """Drop served names from ``sys.modules``: the modules that are ours, or those that are not."""
+    for name in list(sys.modules):
+        home = _finder.home(name)
+        if home is not None and (sys.modules[name] is sys.modules.get(home)) is ours:
             del sys.modules[name]

@@ -1,0 +1,1 @@
+"""``neuronxcc.starfish``: AWS's compiler; only the host-side helpers that test suites import are here."""

@@ -1,0 +1,1 @@
+"""``neuronxcc.starfish.support``: see :mod:`trn_sim.neuronxcc.starfish`."""
