@@ -189,7 +189,15 @@ def test_free_dimensions_of_size_one_repeat_with_a_note(core):
     np.testing.assert_array_equal(result.numpy(), X - column)
 
 
-@pytest.mark.parametrize("other", [X[:1], X[:, :5], X.reshape(8, 12, 1), X[:4]])
+def test_one_partition_repeats_with_a_note(core):
+    row, column = X[3:4], X[:, 2:3]
+    with pytest.warns(NkiNote, match="broadcast"):
+        np.testing.assert_array_equal(nl.add(tile(X), tile(row)).numpy(), X + row)
+    with pytest.warns(NkiNote, match="broadcast"):
+        np.testing.assert_array_equal(nl.multiply(tile(column), tile(row)).numpy(), column * row)
+
+
+@pytest.mark.parametrize("other", [X[:, :5], X.reshape(8, 12, 1), X[:4]])
 def test_shapes_that_do_not_fit(core, other):
     with pytest.raises(ConstraintFault, match="shapes"):
         nl.add(tile(X), tile(other))

@@ -22,7 +22,7 @@ from isa.engine import Engine
 from isa.faults import ConstraintFault
 from trn_sim.nki import isa as nisa
 from trn_sim.nki._support import located, note
-from trn_sim.nki.language.tensors import ndarray
+from trn_sim.nki.language.tensors import broadcast_to, ndarray
 from trn_sim.nki.operator import Op, constant, operator
 from trn_sim.nki.tensor import NkiTensor
 
@@ -106,29 +106,26 @@ def result_of(x: NkiTensor, dtype: Any) -> NkiTensor:
 
 
 def together(name: str, x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
-    """Two tiles with free dimensions of size 1 repeated by views until their shapes agree."""
+    """Two tiles with dimensions of size 1 repeated until their shapes agree.
+
+    Free dimensions are repeated by views, which cost nothing; one partition is copied to many by
+    :func:`~trn_sim.nki.language.broadcast_to`.
+    """
     if x.shape == y.shape:
         return x, y
-    fits = x.ndim == y.ndim and x.shape[0] == y.shape[0]
-    if not fits or any(a != b and 1 not in (a, b) for a, b in zip(x.shape, y.shape, strict=True)):
+    if x.ndim != y.ndim or any(a != b and 1 not in (a, b) for a, b in zip(x.shape, y.shape, strict=True)):
         raise located(
             ConstraintFault(
                 f"nl.{name} of shapes {x.shape} and {y.shape}",
-                limit="equal shapes; free dimensions of size 1 may be repeated, partitions may not",
-                advice="nl.broadcast_to copies one partition to many",
+                limit="as many dimensions, each of equal size or of size 1 in one of them",
             )
         )
     note(
         f"nl.{name} repeats a dimension of size 1: AWS's nl functions do not broadcast on hardware (known issue of NKI "
-        "0.3 and 0.4); .broadcast(dim, size) or the (P, 1) operand of nisa.tensor_scalar do"
+        "0.3 and 0.4); .broadcast(dim, size), nl.broadcast_to or the (P, 1) operand of nisa.tensor_scalar do"
     )
-    for dim in range(1, x.ndim):
-        size = max(x.shape[dim], y.shape[dim])
-        if x.shape[dim] != size:
-            x = x.broadcast(dim, size)
-        if y.shape[dim] != size:
-            y = y.broadcast(dim, size)
-    return x, y
+    shape = tuple(max(sizes) for sizes in zip(x.shape, y.shape, strict=True))
+    return broadcast_to(x, shape), broadcast_to(y, shape)
 
 
 def binary(op: str, x: Any, y: Any, dtype: Any) -> NkiTensor:
