@@ -27,7 +27,6 @@ __all__ = [
     "check_engine",
     "check_equal_dtypes",
     "check_integers",
-    "check_numbers",
     "check_one_in_psum",
     "check_operator",
     "compute",
@@ -41,19 +40,6 @@ INT32 = frozenset({"int32", "uint32"})
 
 
 # --- rules ----------------------------------------------------------------------------------------
-
-
-def check_numbers(ins: Instruction, target: Target) -> None:
-    """Refuse packed dtypes: the arithmetic units cannot take their four numbers apart."""
-    for name, operand in ins.tensors():
-        if operand.dtype.element is not None:
-            raise ins.refuse(
-                name,
-                "has a packed dtype, which cannot be computed with",
-                limit="one number per element",
-                target=target,
-                advice="move packed tiles with tensor_copy between equal dtypes; they are inputs of nc_matmul_mx",
-            )
 
 
 def check_equal_dtypes(ins: Instruction, name: str, other: str, target: Target) -> None:
@@ -160,7 +146,7 @@ def apply(op: AluOp, x: Any, y: Any, *, reverse: bool = False, out: Array | None
 
 def compute(machine: Machine, dst: AccessPattern, op: AluOp, x: Any, y: Any, *, reverse: bool = False) -> None:
     """dst = x op y in float32; straight into memory where that holds float32 already."""
-    if dst.dtype == dtypes.float32 and isinstance(op.function, np.ufunc) and op.arity == 2:
+    if dst.dtype == dtypes.float32 and not dst.indirect and isinstance(op.function, np.ufunc) and op.arity == 2:
         view = machine.view(dst, write=True)
         if view.ndim == 2:
             apply(op, x, y, reverse=reverse, out=view)

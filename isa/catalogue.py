@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from isa import (  # noqa: F401
+    collective,
     dma,
     dma_compute,
     gpsimd,
     gpsimd_search,
+    mx,
     random_state,
     scalar,
     sync,

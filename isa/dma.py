@@ -6,14 +6,16 @@ texts disagree:
 
 - ``dge_mode.none`` is refused for run-time addresses: descriptors made before the start cannot know them (two texts
   say so, one table says any mode).
-- Direct ``dma_transpose`` takes ``unknown`` and ``hwdge`` (its own text; the DGE reference also lists ``none``), and
-  its hardware limits are those of 0.6.  Dtypes of one byte are accepted; no text names them.
+- Direct ``dma_transpose`` takes ``unknown``, ``hwdge`` (its own text) and ``none`` (the DGE reference, and kernels of
+  AWS), and its hardware limits are those of 0.6.  Dtypes of one byte are accepted; no text names them.
 - Gather and scatter by ``dma_copy`` are accepted on NeuronCore-v2 (no text on the instruction excludes it).
 
 ``priority`` orders queues on NeuronCore-v4 and is without effect here.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from isa._descriptors import (
     DMA_SPACES,
@@ -54,6 +56,8 @@ class DmaCopy(Instruction):
     An operand in HBM with a vector offset is gathered from or scattered to row by row, later rows over earlier ones.
     An index out of bounds is a fault with ``oob_mode.error``; with ``oob_mode.skip`` its row of dst keeps its bits.
     """
+
+    takes_packed: ClassVar[bool] = True
 
     dst: AccessPattern = Dst(spaces=DMA_SPACES, quadrant=False)
     src: AccessPattern = Src(spaces=DMA_SPACES, quadrant=False)
@@ -212,6 +216,8 @@ class DmaTranspose(Instruction):
     keep their bits.
     """
 
+    takes_packed: ClassVar[bool] = True
+
     dst: AccessPattern = Dst(spaces=(Space.SBUF,), quadrant=False)
     src: AccessPattern = Src(spaces=DMA_SPACES, quadrant=False)
     axes: tuple[int, ...] | None = Imm(None)
@@ -279,11 +285,11 @@ class DmaTranspose(Instruction):
         check_priority(self, self.priority, target)
         if is_vector(self.src):
             self._check_gather(target)
-        elif self.dge_mode not in (DgeMode.unknown, DgeMode.hwdge):
+        elif self.dge_mode is DgeMode.swdge or (self.dge_mode is DgeMode.none and self.src.dynamic is not None):
             raise self.refuse(
                 None,
                 f"dge_mode.{self.dge_mode.name} for a direct transpose",
-                limit="dge_mode.unknown or hwdge",
+                limit="dge_mode.unknown or hwdge; none where no address depends on run-time values",
                 target=target,
             )
         elif self.dge_mode is DgeMode.hwdge:

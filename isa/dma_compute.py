@@ -6,6 +6,8 @@ Only addition without scales exists.  The order of the summands, where it matter
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -54,6 +56,8 @@ class DmaCompute(Instruction):
     is data in SBUF.  Gather: one source in HBM has the offset, the other is dst itself, in SBUF.  The rows must be
     distinct: two sums into one row would race.
     """
+
+    takes_packed: ClassVar[bool] = True
 
     dst: AccessPattern = Dst(spaces=DMA_SPACES, quadrant=False)
     srcs: tuple[AccessPattern, ...] = Src(spaces=DMA_SPACES, quadrant=False, many=True)

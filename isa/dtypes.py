@@ -50,6 +50,7 @@ __all__ = [
     "int8",
     "int16",
     "int32",
+    "labelled",
     "pack_x4",
     "round_to",
     "tfloat32",
@@ -252,6 +253,8 @@ def dtype(x: object) -> DType:
     """
     if isinstance(x, DType):
         return x
+    if isinstance(x, np.dtype) and x.names is not None and len(x.names) == 1:
+        x = x.names[0]  # as made by labelled()
     from_numpy_side = isinstance(x, np.dtype | type)
     found = _from_numpy_dtype(x) if from_numpy_side else _BY_NAME.get(str(x).removeprefix("torch."))
     if found is None:
@@ -260,6 +263,12 @@ def dtype(x: object) -> DType:
             "dtype of that name (64-bit numbers: convert to float32 or int32 first)"
         )
     return found
+
+
+def labelled(dt: DType) -> np.dtype[Any]:
+    """A numpy dtype for arrays of a packed format: one field with the format's name, by which :func:`dtype` knows it
+    again.  Views as ``dt.storage`` show the bits."""
+    return np.dtype([(str(dt), dt.storage)])
 
 
 def from_code(code: int) -> DType:

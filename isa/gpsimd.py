@@ -11,6 +11,8 @@ of each instruction.  Two points where that documentation is silent or speaks ag
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -150,6 +152,8 @@ class LocalGather(Instruction):
     (free dimensions flattened) go to dst, one after the other.  ``num_valid_indices`` shortens the lists.
     """
 
+    takes_packed: ClassVar[bool] = True
+
     dst: AccessPattern = Dst(spaces=SBUF)
     src_buffer: AccessPattern = Src(spaces=SBUF)
     index: AccessPattern = Src(spaces=SBUF, dtypes=frozenset({"uint16"}))
@@ -246,6 +250,8 @@ class LocalGather(Instruction):
 @instruction(opcode=67, mnemonic="nc_n_gather", engines=(Engine.gpsimd,), source="NKI 0.6 nki.isa.nc_n_gather")
 class NGather(Instruction):
     """dst[p, i] = data[p, indices[p, i]], free dimensions of data flattened; bits are kept."""
+
+    takes_packed: ClassVar[bool] = True
 
     dst: AccessPattern = Dst(spaces=SBUF)
     data: AccessPattern = Src(spaces=SBUF)

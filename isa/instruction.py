@@ -10,7 +10,7 @@ text, and its row in the instruction reference.  What a class adds by hand: ``co
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
@@ -21,7 +21,9 @@ import numpy.typing as npt
 from isa.dtypes import bfloat16, float16
 from isa.engine import Engine
 from isa.faults import ConstraintFault, InternalFault
+from isa.indirect import check_engines, check_indirect
 from isa.operands import AccessPattern, Space, start_partition_allowed
+from isa.place import Place
 from isa.target import Target
 from isa.work import Work, WorkFlag
 
@@ -54,6 +56,7 @@ class Machine(Protocol):
     """
 
     target: Target
+    place: Place
 
     def load(self, operand: AccessPattern) -> npt.NDArray[np.float32]:
         """The operand converted to float32, two-dimensional."""
@@ -98,6 +101,16 @@ class Machine(Protocol):
     ) -> None:
         """dst (+)= stationary.T @ moving; may be executed later, when somebody looks."""
 
+    def add_product(
+        self,
+        dst: AccessPattern,
+        left: npt.NDArray[np.float32],
+        right: npt.NDArray[np.float32],
+        *,
+        accumulate: bool | None,
+    ) -> None:
+        """dst (+)= left.T @ right, values (K, M) and (K, N) that nobody writes to afterwards; else as ``matmul``."""
+
     def read_register(self, operand: AccessPattern) -> int:
         """Value of a register as a signed 32-bit integer."""
 
@@ -106,6 +119,19 @@ class Machine(Protocol):
 
     def random_state(self, engine: Engine) -> Any:
         """The pseudo-random generator of an engine (:class:`isa.random.Generator`)."""
+
+    def meet(
+        self, what: str, agents: tuple[int, ...], give: Callable[[], Any], *, lane: str = ""
+    ) -> dict[int, Any]:
+        """Wait until all of ``agents`` have come to ``what``, each as often as this one; what each of them gives.
+
+        ``give`` is called when all have come, before anybody goes on.  ``lane`` names what waits in order on the core,
+        an engine or a pipe.
+
+        Raises:
+            ConstraintFault: the kernel was launched on fewer cores.
+            DeadlockFault: they will never come.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +142,8 @@ class OperandSpec:
     are one column, (P, 1).  ``scalar`` operands may also be Python numbers.  ``quadrant`` applies the start-partition
     rule; DMA operands are free of it.  An ``optional`` operand may be None, and is by default unless its declaration
     says ``required=True``: then None has to be written.  ``many`` operands are a tuple of tensors, each under the
-    limits of the field.
+    limits of the field.  ``indirect`` operands may be views by run-time offsets on v4; it names the operand whose
+    partitions the offsets share (:mod:`isa.indirect`).
     """
 
     reads: bool
@@ -130,6 +157,7 @@ class OperandSpec:
     quadrant: bool = True
     many: bool = False
     max_elements: int | None = None
+    indirect: str | None = None
     doc: str = ""
 
 
@@ -186,6 +214,12 @@ class Instruction:
     status: ClassVar[str]
     operands: ClassVar[tuple[tuple[str, OperandSpec], ...]]
     immediates: ClassVar[tuple[tuple[str, bool], ...]]
+    takes_packed: ClassVar[bool] = False
+    """Moves bits, so packed dtypes are as good as others where an operand names no dtypes; arithmetic is not."""
+    indirect_engines: ClassVar[tuple[Engine, ...]] = ()
+    """Engines that take indirect operands, where not all of ``engines`` do."""
+    orders: ClassVar[bool] = False
+    """Its operands say what is in order before and after it; none of their bytes move."""
     control: ClassVar[bool] = False
     """Executed even where values are not computed, because control flow depends on it."""
 
@@ -204,6 +238,18 @@ class Instruction:
     def queue(self, target: Target) -> int:
         """DMA: the engine that triggers the transfer (an :class:`Engine` value), which names its queue; otherwise 0."""
         return 0
+
+    @classmethod
+    def meeting(cls, constants: Mapping[str, str], work: Work, place: Place) -> tuple[str, tuple[int, ...]] | None:
+        """Where the core at ``place`` waits for others: the name of the meeting, and the agents that come to it.
+
+        ``constants`` are the keyed immediates as text, as a :class:`isa.program.Template` has them."""
+        return None
+
+    def constants(self) -> tuple[tuple[str, str], ...]:
+        """The keyed immediates as text, for printing and :meth:`meeting`."""
+        found = ((name, getattr(self, name)) for name, keyed in self.immediates if keyed)
+        return tuple((name, str(getattr(value, "name", value))) for name, value in found if value is not None)
 
     def work(self, target: Target) -> Work:
         """Neutral quantities; see :class:`isa.work.Work`."""
@@ -247,6 +293,16 @@ class Instruction:
             target=None if target is None else str(target),
         )
 
+    def refuse_packed(self, operand: str, target: Target) -> ConstraintFault:
+        """The fault for a packed dtype where numbers are taken apart."""
+        return self.refuse(
+            operand,
+            "has a packed dtype, which cannot be computed with",
+            limit="one number per element",
+            target=target,
+            advice="move packed tiles with tensor_copy between equal dtypes; they are inputs of nc_matmul_mx",
+        )
+
     def _value(self, operand: str) -> Any:
         """What ``operand`` names: a field, or ``field[i]`` of a tuple of tensors."""
         name, bracket, place = operand.partition("[")
@@ -281,6 +337,8 @@ class Instruction:
                     advice="pass a tile; Python numbers go into scalar operands or memset",
                 )
         self.constrain(target)
+        if any(value.indirect for _, value in self.tensors()):
+            check_engines(self, target)
 
     def _check_many(self, name: str, spec: OperandSpec, values: Any, target: Target) -> None:
         if not isinstance(values, tuple) or not values:
@@ -314,6 +372,8 @@ class Instruction:
                     limit="dtypes: " + ", ".join(sorted(allowed_dtypes)),
                     target=target,
                 )
+        elif value.dtype.element is not None and not self.takes_packed:
+            raise self.refuse_packed(name, target)
         if value.space.on_chip:
             if not 1 <= value.partitions <= target.partitions:
                 raise self.refuse(
@@ -346,6 +406,8 @@ class Instruction:
                     limit=f"at most {target.max_free_dims} free dimensions",
                     target=target,
                 )
+        if value.indirect:
+            check_indirect(self, name, spec, value, target)
         if spec.vector and value.elements != 1:
             raise self.refuse(
                 name,
@@ -410,7 +472,9 @@ class Instruction:
         for value, spec in self._patterns():
             if value.space is Space.REGISTER:
                 continue
-            if value.dynamic is not None:
+            if value.indirect:
+                flags |= WorkFlag.SCATTER if spec.writes else WorkFlag.GATHER
+            elif value.dynamic is not None:
                 flags |= WorkFlag.DYNAMIC
             if spec.vector or spec.scalar:
                 if spec.reads:

@@ -39,6 +39,7 @@ class DynamicKind(IntEnum):
 
     SCALAR = 1  # one index for the whole pattern
     VECTOR = 2  # one index per row of the outermost pair (gather and scatter)
+    COLUMN = 3  # one index per column, the same in all partitions (tensor indirection)
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -46,14 +47,19 @@ class Dynamic:
     """A run-time part of an address: ``index * stride`` elements are added to it.
 
     ``index`` is an SBUF tile or a register of integers; ``count`` is the number of legal index values, so the
-    largest is ``count - 1``.  For ``VECTOR`` the stride of the outermost pair is replaced by the index.
+    largest is ``count - 1``.  For ``VECTOR`` the stride of the outermost pair is replaced by the index, for ``COLUMN``
+    that of the only pair, which is 0; ``group`` is the number of partitions over which its indices snake, 16 or 32
+    (:mod:`isa.indirect`).
     """
 
     kind: DynamicKind
     index: AccessPattern
     stride: int
     count: int
+    group: int = 0
 
+
+_WIDE_GROUP = 32
 
 _SHAPES: dict[tuple[Any, ...], int] = {}
 
@@ -64,12 +70,12 @@ class AccessPattern:
     Attributes:
         space: the memory.
         dtype: dtype of the elements; strides and counts are in elements of it.
-        start: first partition (0 in HBM), or the number of a register.
+        start: first partition; 0 in HBM and of registers.
         partitions: number of partitions (1 in HBM).
         step: distance between used partitions; 1 except for DMA operands that skip partitions.
         offset: byte offset in the partition (on-chip) or in the HBM buffer.
         pairs: [stride, count] pairs, outermost first.  On-chip: the free dimensions only.
-        buffer: number of the HBM buffer, 0 on-chip.
+        buffer: number of the HBM buffer or of the register; 0 on-chip.
         storage: the allocation the pattern was taken from (for messages and initialisation state), opaque here.
         dynamic: run-time part of the address, or None.
         shape_id: a small integer, equal for patterns that differ only in offset and buffer.
@@ -127,7 +133,7 @@ class AccessPattern:
             partitions,
             step,
             pairs,
-            None if dynamic is None else (dynamic.kind, dynamic.stride, dynamic.index.shape_id),
+            None if dynamic is None else (dynamic.kind, dynamic.stride, dynamic.index.shape_id, dynamic.group),
         )
         shape_id = _SHAPES.get(key)
         if shape_id is None:
@@ -141,6 +147,11 @@ class AccessPattern:
         """(partitions, counts...) on-chip, counts in HBM."""
         counts = tuple(count for _, count in self.pairs)
         return (self.partitions, *counts) if self.space.on_chip else counts
+
+    @property
+    def indirect(self) -> bool:
+        """True where run-time offsets pick the columns (:mod:`isa.indirect`)."""
+        return self.dynamic is not None and self.dynamic.kind is DynamicKind.COLUMN
 
     @property
     def nbytes(self) -> int:
@@ -178,8 +189,9 @@ class AccessPattern:
         """The pattern as 32-bit words; :func:`decode_words` is the inverse.
 
         Layout: header (bits 0-1 space, 2-7 dtype code, 8-10 number of pairs, 11-18 partition step, 19-20 kind of the
-        run-time part), start partition | partitions << 16 (HBM: buffer number), low and high word of the offset,
-        then stride and count of each pair, then (where there is a run-time part) its stride and count.
+        run-time part, 21 set where its indices snake over 32 partitions), start partition | partitions << 16 (HBM,
+        registers: their number), low and high word of the offset, then stride and count of each pair, then (where
+        there is a run-time part) its stride and count.
         """
         words = self._words
         if words is None:
@@ -189,9 +201,9 @@ class AccessPattern:
                 | self.dtype.code << 2
                 | len(self.pairs) << 8
                 | self.step << 11
-                | (0 if dynamic is None else int(dynamic.kind)) << 19
+                | (0 if dynamic is None else int(dynamic.kind) | (dynamic.group == _WIDE_GROUP) << 2) << 19
             )
-            place = self.buffer if self.space is Space.HBM else self.start | self.partitions << 16
+            place = self.start | self.partitions << 16 if self.space.on_chip else self.buffer
             low = self.offset & 0x7FFFFFFF
             flat = [header, place, low, self.offset >> 31]
             for pair in self.pairs:
@@ -204,7 +216,7 @@ class AccessPattern:
     def __str__(self) -> str:
         counts = "x".join(str(n) for n in self.shape) or "1"
         if self.space is Space.REGISTER:
-            return f"r{self.start}"
+            return f"r{self.buffer}"
         pairs = ",".join(f"[{stride},{count}]" for stride, count in self.pairs)
         if self.space is Space.HBM:
             text = f"hbm{self.buffer}+{self.offset:#x}"
@@ -236,7 +248,7 @@ def decode_words(words: Any, at: int) -> tuple[AccessPattern, int]:
     at += 4
     pairs = tuple((int(words[at + 2 * i]), int(words[at + 2 * i + 1])) for i in range(count))
     at += 2 * count
-    on_chip = space is not Space.HBM
+    on_chip = space.on_chip
     make: dict[str, Any] = {
         "start": place & 0xFFFF if on_chip else 0,
         "partitions": place >> 16 if on_chip else 1,
@@ -245,7 +257,8 @@ def decode_words(words: Any, at: int) -> tuple[AccessPattern, int]:
     }
     pattern = AccessPattern(space, from_code(header >> 2 & 0x3F), offset, pairs, **make)
     if kind:
-        dynamic = Dynamic(DynamicKind(kind), pattern, int(words[at]), int(words[at + 1]))
+        group = 0 if kind != DynamicKind.COLUMN else _WIDE_GROUP if header >> 21 & 1 else _WIDE_GROUP // 2
+        dynamic = Dynamic(DynamicKind(kind), pattern, int(words[at]), int(words[at + 1]), group)
         pattern = AccessPattern(space, pattern.dtype, offset, pairs, dynamic=dynamic, **make)
         at += 2
     return pattern, at

@@ -130,13 +130,10 @@ class Program:
             reads |= 1 << position
             position += 1
             fields.append(name)
-        constants = []
         for name, keyed in ins.immediates:
             value = getattr(ins, name)
             if not keyed and value is not None:
                 numbers.append((name, "f" if isinstance(value, float) else "i"))
-            elif keyed and value is not None:
-                constants.append((name, str(getattr(value, "name", value))))
         self.templates.append(
             Template(
                 opcode=ins.opcode,
@@ -146,7 +143,7 @@ class Program:
                 operands=position,
                 reads=reads,
                 writes=writes,
-                constants=tuple(constants),
+                constants=ins.constants(),
                 fields=tuple(fields),
                 numbers=tuple(numbers),
             )

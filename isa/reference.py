@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from isa.catalogue import INSTRUCTIONS
+from isa.indirect import FIRST_GENERATION
 from isa.instruction import Instruction, OperandSpec
 from isa.target import TARGETS
 
@@ -68,6 +69,8 @@ def _limits(spec: OperandSpec) -> str:
         limits += [f"{name}: {dtypes}" for name, dtypes in per_target.items()]
     if spec.vector:
         limits.append("shape (P, 1)")
+    if spec.indirect:
+        limits.append(f"indirect from v{FIRST_GENERATION} on")
     if spec.max_elements is not None:
         limits.append(f"at most {spec.max_elements} elements per partition")
     if spec.match is not None:

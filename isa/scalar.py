@@ -10,8 +10,6 @@ it is silent or speaks against itself:
 - ``activation`` has no field for the slope of prelu; it is 0 there, the default of ``activate2``.
 - ``activation_reduce`` allows other operators than add from v3 on by omission; here as ``activation``, add only.
 - A reset touches the registers of the partitions of ``data``.
-
-Left out: tensor indirection (``.indirect``) of v4.
 """
 
 from __future__ import annotations
@@ -151,9 +149,9 @@ class Activation(_Activate):
     them (reduce), does both (reset_reduce) or leaves them alone (idle); ``reduce_res`` (P, 1) receives them afterwards.
     """
 
-    dst: AccessPattern = Dst()
+    dst: AccessPattern = Dst(indirect="data")
     op: ActivationFunction = Imm()
-    data: AccessPattern = Src(match="dst")
+    data: AccessPattern = Src(indirect="data", match="dst")
     bias: float | AccessPattern | None = Src(
         match="dst", vector=True, scalar=True, optional=True, default=None, dtypes=_BIAS
     )
@@ -181,9 +179,9 @@ class ActivationReduce(_Activate):
     Without ``reduce_res`` the sums stay in the engine's registers.
     """
 
-    dst: AccessPattern = Dst()
+    dst: AccessPattern = Dst(indirect="data")
     op: ActivationFunction = Imm()
-    data: AccessPattern = Src(match="dst")
+    data: AccessPattern = Src(indirect="data", match="dst")
     reduce_op: AluOp = Imm()
     reduce_res: AccessPattern | None = Dst(match="dst", vector=True, optional=True, default=None)
     bias: float | AccessPattern | None = Src(
@@ -220,9 +218,9 @@ class Activate2(_Activate):
     ``reduce_op``.
     """
 
-    dst: AccessPattern = Dst()
+    dst: AccessPattern = Dst(indirect="data")
     op: ActivationFunction = Imm()
-    data: AccessPattern = Src(match="dst")
+    data: AccessPattern = Src(indirect="data", match="dst")
     imm0: float | AccessPattern = Src(match="dst", vector=True, scalar=True)
     imm1: float | AccessPattern = Src(match="dst", vector=True, scalar=True)
     op0: AluOp | None = Imm()

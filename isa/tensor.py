@@ -14,12 +14,13 @@ they are silent or disagree:
 - Before v4, adding to a PSUM value that no matmul has written is undefined; the machine judges that, not the
   instruction.
 
-Left out: structured sparsity, stochastic rounding of bfloat16 results, tensor indirection.
+Left out: structured sparsity, stochastic rounding of bfloat16 results.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ from isa.operands import AccessPattern, Space
 from isa.target import Target
 from isa.work import Work, WorkFlag, WorkKind
 
-__all__ = ["Matmul", "TensorTranspose"]
+__all__ = ["Matmul", "TensorTranspose", "check_untiled"]
 
 SBUF = (Space.SBUF,)
 PSUM = (Space.PSUM,)
@@ -66,6 +67,14 @@ def _check_bank(ins: Instruction, dst: AccessPattern, target: Target) -> None:
             limit=f"one bank of {bank} bytes",
             advice="start the tile on a bank boundary or split the free dimension",
             target=target,
+        )
+
+
+def check_untiled(ins: Instruction, tile_position: tuple[int, ...] | None, target: Target) -> None:
+    """Indirect operands go with the whole PE array."""
+    if any(tile_position or ()) and any(value.indirect for _, value in ins.tensors()):
+        raise ins.refuse(
+            None, f"tile_position {tile_position} with an indirect operand", limit="tile_position (0, 0)", target=target
         )
 
 
@@ -115,9 +124,9 @@ class Matmul(Instruction):
     and ``tile_position`` select a part of the PE array and change no values; nor do the one-zero hints.
     """
 
-    dst: AccessPattern = Dst(spaces=PSUM)
-    stationary: AccessPattern = Src(spaces=SBUF, dtypes=_inputs)
-    moving: AccessPattern = Src(spaces=SBUF, dtypes=_inputs)
+    dst: AccessPattern = Dst(indirect="stationary", spaces=PSUM)
+    stationary: AccessPattern = Src(indirect="stationary", spaces=SBUF, dtypes=_inputs)
+    moving: AccessPattern = Src(indirect="moving", spaces=SBUF, dtypes=_inputs)
     is_stationary_onezero: bool = Imm(default=False)
     is_moving_onezero: bool = Imm(default=False)
     is_transpose: bool = Imm(default=False)
@@ -151,6 +160,7 @@ class Matmul(Instruction):
         if self._double_row:
             self._check_double_row(target)
         self._check_sizes(target)
+        self._check_indirect(target)
         if self._moves_bits(target):
             self._check_transpose(target)
         else:
@@ -292,6 +302,20 @@ class Matmul(Instruction):
                 target=target,
             )
 
+    def _check_indirect(self, target: Target) -> None:
+        for name in ("stationary", "moving"):
+            operand: AccessPattern = getattr(self, name)
+            if operand.indirect and operand.dtype in _WIDE:
+                raise self.refuse(
+                    name,
+                    f"is indirect with dtype {operand.dtype}",
+                    limit="float16, bfloat16 and 8-bit floats",
+                    target=target,
+                )
+        if self.is_transpose and self.moving.indirect:
+            raise self.refuse("moving", "is indirect with is_transpose", limit="a plain identity", target=target)
+        check_untiled(self, self.tile_position, target)
+
     def _check_transpose(self, target: Target) -> None:
         if self.accumulate:
             raise UnverifiedFault(
@@ -358,6 +382,8 @@ class TensorTranspose(Instruction):
     From v3 on bits are moved.  On v2 data pass through float32 and a product with the identity: NaN and infinity
     turn the rest of their row of dst into NaN; a float32 dst is accepted for any data there, as kernels for v2 use it.
     """
+
+    takes_packed: ClassVar[bool] = True
 
     dst: AccessPattern = Dst(spaces=PSUM)
     data: AccessPattern = Src(spaces=SBUF)

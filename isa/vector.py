@@ -7,8 +7,6 @@ Semantics and limits: NKI documentation (0.6) of each instruction and its table 
 - The exact form of ``tensor_scalar`` on 32-bit integers (address arithmetic in NKI) is taken for add, subtract and
   multiply where no operand is a float; then it wraps too.
 - divide, mod and fmod exist in AWS's simulator only, and are computed here all the same.
-
-Left out: tensor indirection (``.indirect``) of v4.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from isa._vector import (
     check_arithmetic,
     check_engine,
     check_integers,
-    check_numbers,
     check_one_in_psum,
     check_operator,
     compute,
@@ -57,8 +54,8 @@ class TensorTensor(Instruction):
     is in PSUM or the Vector Engine is asked for; then bits beyond 2**24 are lost.  power runs on GpSimd only.
     """
 
-    dst: AccessPattern = Dst()
-    data1: AccessPattern = Src(match="dst")
+    dst: AccessPattern = Dst(indirect="data1")
+    data1: AccessPattern = Src(indirect="data1", match="dst")
     data2: AccessPattern = Src(match="dst")
     op: AluOp = Imm()
     engine: Engine = Imm(Engine.unknown)
@@ -78,7 +75,6 @@ class TensorTensor(Instruction):
 
     def constrain(self, target: Target) -> None:
         engine = self.select_engine(target)
-        check_numbers(self, target)
         check_engine(self, engine, target)
         check_one_in_psum(self, "data1", "data2", target)
         check_operator(self, "op", self.op, target)
@@ -141,8 +137,8 @@ class TensorScalar(Instruction):
     operators, and on v3 only multiply then add, multiply, or add.
     """
 
-    dst: AccessPattern = Dst()
-    data: AccessPattern = Src(match="dst")
+    dst: AccessPattern = Dst(indirect="data")
+    data: AccessPattern = Src(indirect="data", match="dst")
     op0: AluOp = Imm()
     operand0: AccessPattern | float | int | None = Src(
         match="dst", scalar=True, vector=True, optional=True, required=True
@@ -174,7 +170,6 @@ class TensorScalar(Instruction):
 
     def constrain(self, target: Target) -> None:
         engine = self.select_engine(target)
-        check_numbers(self, target)
         check_engine(self, engine, target)
         self._check_stage("op0", self.op0, "operand0", target)
         if self.op1 is not None:
@@ -192,6 +187,14 @@ class TensorScalar(Instruction):
         if self.op0.bitwise:
             check_integers(self, self.op0, ("dst", "data"), target)
         self._check_engine_operators(engine, target)
+        if self._is_exact and (self.dst.indirect or self.data.indirect):
+            raise self.refuse(
+                "dst" if self.dst.indirect else "data",
+                "is indirect in exact 32-bit integer arithmetic",
+                limit="no tensor indirection in address arithmetic",
+                target=target,
+                advice="gather with tensor_copy first",
+            )
 
     def _check_stage(self, name: str, op: AluOp, operand: str, target: Target) -> None:
         check_operator(self, name, op, target)
@@ -320,7 +323,6 @@ class ScalarTensorTensor(Instruction):
     reverse1: bool = Imm(False)
 
     def constrain(self, target: Target) -> None:
-        check_numbers(self, target)
         check_arithmetic(self, "op0", self.op0, target)
         check_arithmetic(self, "op1", self.op1, target)
         check_one_in_psum(self, "data", "operand1", target)
@@ -350,9 +352,6 @@ class Reciprocal(Instruction):
 
     dst: AccessPattern = Dst()
     data: AccessPattern = Src(match="dst")
-
-    def constrain(self, target: Target) -> None:
-        check_numbers(self, target)
 
     def work(self, target: Target) -> Work:
         return Work(

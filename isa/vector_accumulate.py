@@ -4,7 +4,7 @@ The 128 registers (float32, one per partition) outlive instructions and are shar
 says what happens to them: reset_reduce starts from the operator's identity, reduce goes on from the present value,
 load_reduce starts from a given one.  NKI leaves them undefined after idle; here they become NaN, so that a later
 ``reduce`` on top shows.  Registers add float32 values, not those rounded to dst.  Semantics and limits: NKI
-documentation (0.6).  Left out: ``.indirect`` views (v4).
+documentation (0.6).
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class TensorScalarReduce(_Accumulate):
     reduce_init is the start value with load_reduce.
     """
 
-    dst: AccessPattern = Dst()
-    data: AccessPattern = Src(match="dst")
+    dst: AccessPattern = Dst(indirect="data")
+    data: AccessPattern = Src(indirect="data", match="dst")
     op0: AluOp = Imm()
     operand0: AccessPattern | float | None = Src(match="dst", scalar=True, vector=True, optional=True, required=True)
     reduce_op: AluOp = Imm()
@@ -150,8 +150,8 @@ class TensorScalarCumulative(_Accumulate):
     The register starts at the identity of op1 (reset_reduce), at imm1 (load_reduce) or goes on (reduce).
     """
 
-    dst: AccessPattern = Dst()
-    src: AccessPattern = Src(match="dst")
+    dst: AccessPattern = Dst(indirect="src")
+    src: AccessPattern = Src(indirect="src", match="dst")
     op0: AluOp = Imm()
     op1: AluOp = Imm()
     imm0: AccessPattern | float = Src(match="dst", scalar=True, vector=True)
@@ -325,8 +325,8 @@ class Exponential(_Accumulate):
     max_value and reduce_init are numbers or (P, 1) float32 tiles; reduce_init goes with load_reduce.
     """
 
-    dst: AccessPattern = Dst()
-    src: AccessPattern = Src(match="dst")
+    dst: AccessPattern = Dst(indirect="src")
+    src: AccessPattern = Src(indirect="src", match="dst")
     max_value: AccessPattern | float = Src(match="dst", scalar=True, vector=True, default=0.0)
     reduce_res: AccessPattern | None = Dst(default=None, match="dst", vector=True, optional=True, dtypes=_FLOATS)
     reduce_cmd: ReduceCmd = Imm(default=ReduceCmd.idle)

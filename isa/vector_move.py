@@ -1,10 +1,12 @@
 """Moves on the Vector Engine (and its neighbours): copies, fills, shuffles, small transposes.
 
 Copies between equal dtypes keep bits; other copies go through float32 and are rounded once.  Semantics and limits: NKI
-documentation (0.6).  Left out: ``.indirect`` views (v4).
+documentation (0.6).
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,14 +38,21 @@ class TensorCopy(Instruction):
     The engine is Vector unless one is asked for.
     """
 
-    dst: AccessPattern = Dst()
-    src: AccessPattern = Src(match="dst")
+    takes_packed: ClassVar[bool] = True
+    indirect_engines: ClassVar[tuple[Engine, ...]] = (Engine.vector, Engine.scalar)
+
+    dst: AccessPattern = Dst(indirect="src")
+    src: AccessPattern = Src(indirect="src", match="dst")
     engine: Engine = Imm(Engine.unknown)
 
     def select_engine(self, target: Target) -> Engine:
         return Engine.vector if self.engine is Engine.unknown else self.engine
 
     def constrain(self, target: Target) -> None:
+        if self.dst.dtype != self.src.dtype:
+            for name in ("dst", "src"):
+                if getattr(self, name).dtype.element is not None:
+                    raise self.refuse_packed(name, target)
         engine = self.select_engine(target)
         if engine not in self.engines:
             raise self.refuse(
@@ -86,13 +95,18 @@ class TensorCopyPredicated(Instruction):
     src is a tile of dst's dtype or a number.
     """
 
-    dst: AccessPattern = SrcDst()
+    takes_packed: ClassVar[bool] = True
+
+    dst: AccessPattern = SrcDst(indirect="predicate")
     src: AccessPattern | float = Src(match="dst", scalar=True)
-    predicate: AccessPattern = Src(match="dst", dtypes=_PREDICATES)
+    predicate: AccessPattern = Src(indirect="predicate", match="dst", dtypes=_PREDICATES)
     reverse_pred: bool = Imm(False)
 
     def constrain(self, target: Target) -> None:
-        if isinstance(self.src, AccessPattern):
+        if not isinstance(self.src, AccessPattern):
+            if self.dst.dtype.element is not None:
+                raise self.refuse_packed("dst", target)
+        else:
             if self.src.dtype != self.dst.dtype:
                 raise self.refuse(
                     "src", f"dtype differs from dst's {self.dst.dtype}", limit="equal dtypes", target=target
@@ -138,6 +152,8 @@ class TensorCopyPredicated(Instruction):
 class Memset(Instruction):
     """Every element of dst = value.  Integer dtypes take integers; packed x4 dtypes take only 0."""
 
+    takes_packed: ClassVar[bool] = True
+
     dst: AccessPattern = Dst()
     value: float | int = Imm()
     engine: Engine = Imm(Engine.unknown)
@@ -177,7 +193,9 @@ class Memset(Instruction):
 
     def run(self, machine: Machine) -> None:
         dtype = self.dst.dtype
-        if dtype.is_integer or dtype.kind == "x":
+        if dtype.kind == "x":
+            bits = np.zeros(1, dtype.storage)
+        elif dtype.is_integer:
             bits = dtypes.encode_int(np.array([int(self.value)]), dtype)
         else:
             bits = dtypes.encode(np.full(1, self.value, np.float32), dtype)
@@ -193,16 +211,26 @@ class Memset(Instruction):
 class StreamShuffle(Instruction):
     """In each quadrant of 32 partitions, dst[i] = src[shuffle_mask[i]]; a mask entry of 255 keeps dst[i].
 
-    dst may be src.
+    dst may be src.  They may differ in partitions, as long as src has those that the mask names: zeros spread the first
+    partition of each quadrant.
     """
 
+    takes_packed: ClassVar[bool] = True
+
     dst: AccessPattern = SrcDst()
-    src: AccessPattern = Src(match="dst")
+    src: AccessPattern = Src()
     shuffle_mask: tuple[int, ...] = Imm()
 
     def constrain(self, target: Target) -> None:
         if self.src.dtype != self.dst.dtype:
             raise self.refuse("src", f"dtype differs from dst's {self.dst.dtype}", limit="equal dtypes", target=target)
+        if self.src.elements != self.dst.elements:
+            raise self.refuse(
+                "src",
+                f"has {self.src.elements} elements per partition where 'dst' {self.dst.shape} has {self.dst.elements}",
+                limit="equal numbers of elements per partition",
+                target=target,
+            )
         if len(self.shuffle_mask) != QUADRANT:
             raise self.refuse(
                 None, f"shuffle_mask has {len(self.shuffle_mask)} entries", limit="32 entries", target=target
@@ -222,15 +250,16 @@ class StreamShuffle(Instruction):
         mask = np.array(self.shuffle_mask)[rows % QUADRANT]
         moved = mask != KEEP
         origin = np.where(moved, rows - rows % QUADRANT + mask, rows)
-        outside = moved & (origin >= partitions)
+        held = self.src.partitions
+        outside = moved & (origin >= held)
         if outside.any():
             raise self.refuse(
                 "src",
                 f"shuffle_mask names partition {int(origin[outside][0])}",
-                limit=f"partitions 0 to {partitions - 1}",
+                limit=f"partitions 0 to {held - 1}",
                 target=machine.target,
             )
-        values = machine.raw(self.src)[origin]
+        values = machine.raw(self.src)[np.minimum(origin, held - 1)]  # what is kept names no partition of src
         if moved.all():
             machine.store_raw(self.dst, values)
         else:
@@ -245,6 +274,8 @@ class StreamShuffle(Instruction):
 )
 class VectorTranspose(Instruction):
     """dst[f, p] = data[p, f] for up to 32 x 32 elements, free dimensions flattened; bits are kept."""
+
+    takes_packed: ClassVar[bool] = True
 
     dst: AccessPattern = Dst()
     data: AccessPattern = Src()

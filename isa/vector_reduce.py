@@ -44,9 +44,9 @@ class TensorReduce(Instruction):
     changes only the shape that dst is written in.
     """
 
-    dst: AccessPattern = Dst()
+    dst: AccessPattern = Dst(indirect="data")
     op: AluOp = Imm()
-    data: AccessPattern = Src()
+    data: AccessPattern = Src(indirect="data")
     axis: int | tuple[int, ...] = Imm()
     negate: bool = Imm(False)
     keepdims: bool = Imm(False)

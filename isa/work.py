@@ -47,6 +47,7 @@ class WorkKind(IntEnum):
     DMA_TRANSPOSE = 30
     DMA_COMPUTE = 31
     GPSIMD_OTHER = 32
+    QUANTIZE_MX = 33
 
 
 class WorkFlag(IntFlag):
@@ -95,7 +96,8 @@ class Work:
         flags: see :class:`WorkFlag`.
         nbytes: DMA: bytes moved (destination side).
         descriptors: DMA: number of descriptors, each a run of consecutive bytes on both sides.
-        flops: multiply-adds of the algorithm counted as two (0 for moves and transposes).
+        flops: multiply-adds counted as two; a transpose on the Tensor Engine counts as the product that does it, and
+            bears ``WorkFlag.TRANSPOSE``, by which MFU leaves it out and HFU does not. 0 for moves.
         table: Scalar Engine: function table the instruction needs (0 = none).
         inputs: number of DMA sources, or of values carried per index in gathers.
         row_tile: Tensor Engine: (row size, column size, start row, start column) of the tile of the PE array used.

@@ -72,7 +72,7 @@ def survey(rows, words, templates, itemsizes):
             if header & 3 == HBM:
                 buffers = max(buffers, words[at + 1] + 1)
             elif header & 3 == REGISTER:
-                registers = max(registers, (words[at + 1] & 0xFFFF) + 1)
+                registers = max(registers, words[at + 1] + 1)
             at += _length(header)
     flags = np.zeros(buffers, np.int8)
     static = np.zeros(buffers, np.int64)
@@ -406,7 +406,7 @@ def scan(rows, words, templates, itemsizes, in_order, explicit, base, size, shif
                     count, runs = _runs(words, here, itemsize, shift, size[place_word], loops, runs)
                 elif space == REGISTER:
                     origin = base[2]
-                    runs[0, 0] = runs[0, 1] = place_word & 0xFFFF
+                    runs[0, 0] = runs[0, 1] = place_word
                     count = 1
                 else:
                     capacity = sbuf_bytes if space == SBUF else psum_bytes

@@ -331,10 +331,14 @@ class BankAllocator(Allocator):
                 self._clock += 1
 
     def _free_ranges(self) -> list[Range]:
-        free = []
+        size = self.bank_bytes
+        free: list[Range] = []
         for bank in range(len(self._banks)):
-            at = bank * self.bank_bytes
-            for low, high in [*self._taken(bank), ((bank + 1) * self.bank_bytes,) * 2]:
+            at, taken = bank * size, self._taken(bank)
+            if not taken and free and free[-1][1] == at and free[-1][0] % size == 0:
+                free[-1] = (free[-1][0], at + size)  # empty banks side by side are one range for a large tile
+                continue
+            for low, high in [*taken, ((bank + 1) * size,) * 2]:
                 if low > at:
                     free.append((at, low))
                 at = max(at, high)

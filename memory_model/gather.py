@@ -8,22 +8,25 @@ import numpy.typing as npt
 from isa.faults import ConstraintFault, OutOfBoundsFault, UnimplementedFault
 from isa.operands import AccessPattern, DynamicKind, Space
 from isa.target import Target
-from memory_model.storage import Storage
+from memory_model.storage import Storage, extent
 
 __all__ = ["Rows", "resolve"]
 
 
 class Rows:
-    """Rows of an HBM tensor picked by index: row ``i`` is ``base`` at its outermost position ``index[i]``.
+    """Rows of an HBM tensor, or columns of a tile, picked by index: row ``i`` is ``base`` at its outermost position
+    ``index[i]``, column ``i`` at its only free one.
 
-    ``base`` is a plain pattern whose outermost pair runs over all rows that lie inside the tensor.
+    ``base`` is a plain pattern whose outermost pair runs over all rows that lie inside the tensor; ``axis`` is the
+    dimension of its view that the index runs over: 0 for rows, 1 for columns.
     """
 
-    __slots__ = ("base", "index")
+    __slots__ = ("axis", "base", "index")
 
-    def __init__(self, base: AccessPattern, index: npt.NDArray[np.int64]) -> None:
+    def __init__(self, base: AccessPattern, index: npt.NDArray[np.int64], axis: int = 0) -> None:
         self.base = base
         self.index = index
+        self.axis = axis
 
     @property
     def nbytes(self) -> int:
@@ -31,10 +34,19 @@ class Rows:
         return len(self.index) * (self.base.nbytes // self.base.pairs[0][1])
 
     def row(self, number: int) -> AccessPattern:
-        """Row ``number`` as a pattern of its own."""
+        """Row (or column) ``number`` as a pattern of its own."""
         base = self.base
         offset = base.offset + number * base.pairs[0][0] * base.dtype.itemsize
-        return AccessPattern(base.space, base.dtype, offset, base.pairs[1:], buffer=base.buffer, storage=base.storage)
+        return AccessPattern(
+            base.space,
+            base.dtype,
+            offset,
+            base.pairs[1:] if self.axis == 0 else ((1, 1),),
+            start=base.start,
+            partitions=base.partitions,
+            buffer=base.buffer,
+            storage=base.storage,
+        )
 
 
 def resolve(ap: AccessPattern, index: npt.NDArray[np.int64], storage: Storage, target: Target) -> AccessPattern | Rows:
@@ -69,6 +81,12 @@ def resolve(ap: AccessPattern, index: npt.NDArray[np.int64], storage: Storage, t
             buffer=ap.buffer,
             storage=storage,
         )
+    if dynamic.kind is DynamicKind.COLUMN:
+        columns = ((dynamic.stride, dynamic.count),)
+        base = AccessPattern(
+            ap.space, ap.dtype, ap.offset, columns, start=ap.start, partitions=ap.partitions, storage=storage
+        )
+        return Rows(base, flat, axis=1)
     if ap.space is not Space.HBM:
         raise UnimplementedFault(
             f"{ap}: one index per row of an on-chip operand",
@@ -82,12 +100,12 @@ def resolve(ap: AccessPattern, index: npt.NDArray[np.int64], storage: Storage, t
             target=str(target),
         )
     inner = AccessPattern(ap.space, ap.dtype, ap.offset, ap.pairs[1:], buffer=ap.buffer, storage=storage)
-    rows = dynamic.count
+    rows, top = dynamic.count, extent(inner)[1]
     if step > 0:
-        rows = min(rows, (storage.nbytes - inner.end) // step + 1)
+        rows = min(rows, (storage.nbytes - top) // step + 1)
     largest = int(flat.max(initial=0))
     if step < 0 or largest >= rows:
-        end = inner.end + largest * step
+        end = top + largest * step
         raise OutOfBoundsFault(
             f"index {largest} reaches byte {end - 1} of {storage.label} of {storage.nbytes} bytes",
             limit=f"{storage.nbytes} bytes",

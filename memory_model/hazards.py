@@ -104,7 +104,7 @@ def edges(program: Program) -> Edges:
         size[number] = max(buffer.nbytes, static[number])
     tracked = written != 0
     shift = HBM_GRANULE_SHIFT
-    while int(((size[tracked] >> shift) + 1).sum()) > HBM_GRANULES:
+    while int(_granules(size[tracked], shift).sum()) > HBM_GRANULES:
         shift += 1
     target = program.target
     base, granules = _layout(target.sbuf_bytes, target.psum_bytes, registers, size, tracked, shift)
@@ -127,6 +127,11 @@ def edges(program: Program) -> Edges:
     return Edges(start=start, producer=producer, kind=kind)
 
 
+def _granules(size: npt.NDArray[np.int64], shift: int) -> npt.NDArray[np.int64]:
+    """Granules of HBM buffers of these sizes, the last one begun included."""
+    return (size + (1 << shift) - 1) >> shift
+
+
 def _layout(
     sbuf_bytes: int,
     psum_bytes: int,
@@ -140,7 +145,7 @@ def _layout(
     base = np.full(3 + len(size), -1, dtype=np.int64)
     at = 0
     counts = [4 * (sbuf_bytes >> 2), 4 * (psum_bytes >> 2), registers]
-    counts += [(int(n) >> shift) + 1 if track else -1 for n, track in zip(size, tracked, strict=True)]
+    counts += np.where(tracked, _granules(size, shift), -1).tolist()
     for region, count in enumerate(counts):
         if count >= 0:
             base[region] = at

@@ -11,8 +11,10 @@ unchanged.  Bits of a low-precision float do not exist then, so reading such a t
 
 from __future__ import annotations
 
+import itertools
 import math
 import weakref
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,7 +27,7 @@ from isa.target import Target
 from memory_model.allocate import AddressAllocator, Allocator, BankAllocator
 from memory_model.gather import Rows, resolve
 from memory_model.shadow import FULL, Coverage
-from memory_model.storage import Storage
+from memory_model.storage import Storage, extent
 
 __all__ = ["Memory", "Rows", "Storage"]
 
@@ -72,11 +74,14 @@ class Memory:
     Args:
         target: generation; gives sizes.
         precise: False keeps low-precision floats as float32 (see the module docstring).
+        beside: memory of another core, whose HBM this one shares.
         uninitialized: ``error`` faults on reads of bytes that nothing has written; ``poison`` fills new allocations
             with NaN (integers: all bits set) instead; ``ignore`` does neither.  HBM outputs are tracked in each case.
     """
 
-    def __init__(self, target: Target, *, precise: bool = True, uninitialized: str = "error") -> None:
+    def __init__(
+        self, target: Target, *, precise: bool = True, uninitialized: str = "error", beside: Memory | None = None
+    ) -> None:
         if uninitialized not in UNINITIALIZED:
             raise ValueError(f"uninitialized must be one of {', '.join(UNINITIALIZED)}, not {uninitialized!r}")
         self.target = target
@@ -86,7 +91,9 @@ class Memory:
         self.allocators: dict[Space, Allocator] = {
             Space.SBUF: AddressAllocator(Space.SBUF, target.sbuf_bytes, target),
             Space.PSUM: BankAllocator(Space.PSUM, target.psum_bytes, target),
-            Space.HBM: AddressAllocator(Space.HBM, target.hbm_bytes, target),
+            Space.HBM: beside.allocators[Space.HBM]
+            if beside
+            else AddressAllocator(Space.HBM, target.hbm_bytes, target),
         }
         self._capacity = {space: allocator.capacity for space, allocator in self.allocators.items()}
         self._pitch = {space: self._capacity[space] * self._stretch + ROW_PADDING for space in (Space.SBUF, Space.PSUM)}
@@ -94,8 +101,10 @@ class Memory:
         # maps shared by storages at the user's own addresses, made with the first of them
         self._shared: dict[tuple[Space, str], npt.NDArray[np.bool_]] = {}
         self._whole: dict[Space, Storage] = {}
-        self._buffers: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
-        self._next_buffer = 0
+        self._buffers: weakref.WeakValueDictionary[int, Storage] = (
+            beside._buffers if beside else weakref.WeakValueDictionary()
+        )
+        self._numbers: Iterator[int] = beside._numbers if beside else itertools.count()
 
     # --- allocation -------------------------------------------------------------------------------
 
@@ -150,7 +159,6 @@ class Memory:
             storage.written = Coverage(start, shape[0], offset, nbytes, shared=self._shared_map(space, "written"))
         if space is Space.PSUM:
             storage.accumulated = self._accumulation(storage)
-            storage.accumulated.clear()
         allocator.adopt(storage)
         if self.uninitialized != "error":
             storage.written.fill()
@@ -231,15 +239,14 @@ class Memory:
             dtype,
             0,
             nbytes,
-            buffer=self._next_buffer,
+            buffer=next(self._numbers),
             address=address,
             kind=kind,
             source=source,
         )
         storage.written = Coverage(0, 1, 0, nbytes, granule=dtype.itemsize)
         allocator.adopt(storage)
-        self._buffers[self._next_buffer] = storage
-        self._next_buffer += 1
+        self._buffers[storage.buffer] = storage
         return storage
 
     def _shared_map(self, space: Space, what: str) -> npt.NDArray[np.bool_]:
@@ -328,10 +335,11 @@ class Memory:
             return self.buffer(ap.buffer)
         if not ap.space.on_chip:
             raise ValueError(f"{ap} is not in memory: registers belong to the machine")
+        low, high = extent(ap)
         for storage in self.allocators[ap.space].live():
             if (
-                storage.offset <= ap.offset
-                and ap.end <= storage.offset + storage.nbytes
+                storage.offset <= low
+                and high <= storage.offset + storage.nbytes
                 and storage.start <= ap.start
                 and ap.start + (ap.partitions - 1) * ap.step < storage.start + storage.partitions
             ):
@@ -350,16 +358,7 @@ class Memory:
         return whole
 
     def _check_bounds(self, ap: AccessPattern, storage: Storage) -> None:
-        low = high = 0
-        for stride, count in ap.pairs:
-            if stride < 0:
-                low += stride * (count - 1)
-            else:
-                high += stride * (count - 1)
-        start = ap.offset + low * ap.dtype.itemsize
-        end = ap.offset + (high + 1) * ap.dtype.itemsize
-        if ap.elements == 0:
-            end = start
+        start, end = extent(ap)
         if start < storage.offset or end > storage.offset + storage.nbytes:
             first, capacity = storage.offset, storage.nbytes
             if ap.space is Space.HBM:
@@ -533,22 +532,24 @@ class Memory:
         return resolve(ap, index, storage, self.target)
 
     def load_rows(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """Gathered rows as float32, (1, rows * elements per row)."""
+        """Gathered rows as float32, (1, rows * elements per row); gathered columns (partitions, columns)."""
         picked = self._pick(rows)
         return picked if self._bind(rows.base).direct else to_float(picked, rows.base.dtype)
 
     def raw_rows(self, rows: Rows) -> Array:
-        """Gathered rows in the dtype of :meth:`raw`, (1, rows * elements per row)."""
+        """Gathered rows in the dtype of :meth:`raw`, shaped as by :meth:`load_rows`."""
         return self._pick(rows)
 
     def _pick(self, rows: Rows) -> Array:
         storage: Storage = rows.base.storage
+        view = self._bind(rows.base).view  # bounds first: the map covers the storage alone
         if storage.written.state != FULL and self.uninitialized == "error":
             absent = storage.written.missing(rows.base)
-            if absent is not None and absent[rows.index].any():
-                picked = absent[rows.index]
-                self._report_missing(picked.shape, picked, storage)
-        return self._bind(rows.base).view[rows.index].reshape(1, -1)
+            if absent is not None:
+                picked = absent.reshape(rows.base.shape).take(rows.index, rows.axis)
+                if picked.any():
+                    self._report_missing(picked.shape, picked, storage)
+        return view.take(rows.index, rows.axis).reshape(rows.base.partitions, -1)
 
     def store_rows(self, rows: Rows, values: Array) -> None:
         """Scatter float32 values, rounded once; of equal indices the last row stays."""
@@ -564,8 +565,14 @@ class Memory:
     def _put(self, rows: Rows, bound: _Bound, values: Array) -> None:
         if not bound.view.flags.writeable:
             raise self._read_only(rows.base)
-        bound.view[rows.index] = values.reshape((len(rows.index), *bound.view.shape[1:]))
+        if rows.axis == 0:
+            bound.view[rows.index] = values.reshape((len(rows.index), *bound.view.shape[1:]))
+        else:
+            bound.view[:, rows.index] = values.reshape((rows.base.partitions, len(rows.index)))
         storage: Storage = rows.base.storage
+        if storage.accumulated is not None and storage.accumulated.state:
+            for row in np.unique(rows.index):
+                storage.accumulated.remove(rows.row(int(row)))
         if storage.written.state != FULL:
             for row in np.unique(rows.index):
                 storage.written.add(rows.row(int(row)))

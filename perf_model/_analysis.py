@@ -21,7 +21,7 @@ _ORDER, _PRODUCER, _PORT = int(Bound.ORDER), int(Bound.PRODUCER), int(Bound.EXCL
 _DEPTH, _TABLE_BOUND, _LOAD_BOUND = int(Bound.DEPTH), int(Bound.TABLE), int(Bound.LOAD)
 _BUSY, _LATENCY, _SIGNAL, _LOAD = int(Part.BUSY), int(Part.LATENCY), int(Part.SEMAPHORE), int(Part.LOAD)
 _TABLE, _ISSUE, _BEGIN, _DATA = int(Part.TABLE_LOAD), int(Part.DMA_ISSUE), int(Part.DMA_BEGIN), int(Part.DMA_DATA)
-_SHARED, _DONE = int(Part.DMA_SHARING), int(Part.DMA_COMPLETION)
+_SHARED, _DONE, _CORES = int(Part.DMA_SHARING), int(Part.DMA_COMPLETION), int(Part.CORES)
 _PARTS = len(Part)
 _QUEUE, _AGENTS, _TRIGGERS, _TENSOR = QUEUE, AGENTS, TRIGGERS, 1
 
@@ -32,7 +32,16 @@ _AT_END, _AT_FINISH, _AT_BEGIN, _AT_START = 0, 1, 2, 3
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def critical_path(
-    template: I32, table: I64, start: I64, begin: I64, finish: I64, end: I64, bound: I8, bound_by: I32, data_by: I32
+    template: I32,
+    table: I64,
+    start: I64,
+    begin: I64,
+    finish: I64,
+    end: I64,
+    bound: I8,
+    bound_by: I32,
+    data_by: I32,
+    waited: I64,
 ) -> tuple[I64, I64]:
     """Walk back from the last end over what held each start; returns time on the path in ps, per instruction (n,) and
     per agent and part (AGENTS, parts)."""
@@ -72,6 +81,9 @@ def critical_path(
                 parts[agent, _BEGIN] += now - start[i]
                 now, place = start[i], _AT_START
         else:
+            weight[i] += waited[i]
+            parts[agent, _CORES] += waited[i]
+            now -= waited[i]
             why, by = bound[i], bound_by[i]
             if by < 0:  # nothing before it: what remains is a load at the very beginning
                 weight[i] += now
@@ -119,6 +131,7 @@ def slack(
     bound: I8,
     bound_by: I32,
     data_by: I32,
+    waited: I64,
 ) -> I64:
     """How much later each instruction could start without a later end of the whole, (n,) in ps; ``by_start`` holds the
     instructions in order of their start."""
@@ -139,7 +152,8 @@ def slack(
         if after >= 0:
             # The next one of the engine or queue keeps its distance.
             distance = start[after] - start[i]
-            if bound[after] != _ORDER and bound[after] != _TABLE_BOUND and bound[after] != _LOAD_BOUND:
+            ordered = bound[after] == _ORDER or bound[after] == _TABLE_BOUND or bound[after] == _LOAD_BOUND
+            if not ordered or waited[after] > 0:
                 distance = min(distance, table[row, _INTERVAL])
             late = min(late, late_start[after] - distance)
         following[unit] = i

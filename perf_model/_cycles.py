@@ -78,6 +78,8 @@ def vector_cycles(work: Work, rates: Rates) -> Cycles:
         return n / value("vector.memset_zero_speedup"), ("vector.memset_zero_speedup",)
     if kind is WorkKind.EXPONENTIAL:
         return n / value("vector.exponential_speedup"), ("vector.exponential_speedup",)
+    if kind is WorkKind.QUANTIZE_MX:
+        return n / value("vector.quantize_mx_per_cycle"), ("vector.quantize_mx_per_cycle",)
     if kind is WorkKind.RANDOM:
         return n / value("vector.random_per_cycle"), ("vector.random_per_cycle",)
     name = _VECTOR_FACTORS.get(kind, "")

@@ -2,8 +2,10 @@
 
 One loop over events in order of time.  Each agent keeps the start time of its next instruction once all producers have
 known ends; the earliest agent starts its instruction, unless a transfer ends or begins to move data before.  An agent
-that waits for an end that nobody knows yet looks again in the next round: there are at most a dozen agents, so no lists
-of waiters are kept.  Nothing is allocated in the loop.
+that waits for an end that nobody knows yet looks again in the next round: there are at most a dozen agents per core, so
+no lists of waiters are kept.  Nothing is allocated in the loop.
+
+Agents of core ``c`` are numbered from ``c * AGENTS``; cores touch each other at meetings alone.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ _NEVER = np.iinfo(np.int64).max
 _TENSOR, _SCALAR = 1, 2
 _ONE = ONE
 _QUEUE, _AGENTS, _TRIGGERS = QUEUE, AGENTS, TRIGGERS
+_TILE_COUNT, _PORTS = 16, 2
 
 # State of the pool of DMA engines, in one array: time; clocks and factors of transfers without and with HBM; sums of
 # shares; transfers in flight without and with HBM; next completion.
@@ -122,11 +125,11 @@ def _resolve(
             wait[agent] = p
             return
         other = table[template[p], _AGENT]
-        if other == agent and agent < _QUEUE:
-            if agent == _TENSOR or kind[e] == 1 or kind[e] == 2:
+        if other == agent and agent % _AGENTS < _QUEUE:
+            if agent % _AGENTS == _TENSOR or kind[e] == 1 or kind[e] == 2:
                 continue
             at = end[p] + table[row, _SAME]
-        elif other < _QUEUE:
+        elif other % _AGENTS < _QUEUE:
             at = end[p] + table[row, _SEMAPHORE]
         else:
             at = end[p]
@@ -139,11 +142,12 @@ def _resolve(
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def run(
-    template: I32, table: I64, start: I32, producer: I32, kind: I8, queue_depth: int
-) -> tuple[I64, I64, I64, I64, I8, I32, I32]:
-    """Schedule a stream.  Returns start, begin, finish, end (int64), bound, (int8), bound_by, data_by (int32); the
-    fields of :class:`perf_model.schedule.Schedule`."""
+    template: I32, table: I64, start: I32, producer: I32, kind: I8, queue_depth: int, cores: int, meeting: I32
+) -> tuple[I64, I64, I64, I64, I8, I32, I32, I64]:
+    """Schedule a stream.  Returns start, begin, finish, end (int64), bound, (int8), bound_by, data_by (int32), waited
+    (int64); the fields of :class:`perf_model.schedule.Schedule`."""
     n = template.shape[0]
+    total = cores * _AGENTS
     started = np.full(n, -1, np.int64)
     begin = np.full(n, -1, np.int64)
     finish = np.full(n, -1, np.int64)
@@ -151,12 +155,20 @@ def run(
     bound = np.zeros(n, np.int8)
     bound_by = np.full(n, -1, np.int32)
     data_by = np.full(n, -1, np.int32)
+    waited = np.zeros(n, np.int64)
+
+    # How many have yet to come to each meeting, and when the last one came.
+    absent = np.zeros(n + 1, np.int64)
+    opened = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        if meeting[i] >= 0:
+            absent[meeting[i]] += 1
 
     # Instructions of each agent in program order.
-    limit = np.zeros(_AGENTS + 1, np.int64)
+    limit = np.zeros(total + 1, np.int64)
     for i in range(n):
         limit[table[template[i], _AGENT] + 1] += 1
-    for a in range(_AGENTS):
+    for a in range(total):
         limit[a + 1] += limit[a]
     fill = limit[:-1].copy()
     order = np.empty(n, np.int32)
@@ -164,42 +176,43 @@ def run(
         a = table[template[i], _AGENT]
         order[fill[a]] = i
         fill[a] += 1
-    agents = np.empty(_AGENTS, np.int64)
+    agents = np.empty(total, np.int64)
     count = 0
-    for a in range(_AGENTS):
+    for a in range(total):
         if limit[a + 1] > limit[a]:
             agents[count] = a
             count += 1
 
     position = limit[:-1].copy()
     admitted = limit[:-1].copy()
-    edge = np.zeros(_AGENTS, np.int64)
-    ready = np.zeros(_AGENTS, np.int64)
-    ready_by = np.full(_AGENTS, -1, np.int64)
-    wait = np.full(_AGENTS, -1, np.int64)
-    free = np.zeros(_AGENTS, np.int64)
-    base = np.full(_AGENTS, _NEVER, np.int64)
-    base_kind = np.zeros(_AGENTS, np.int64)
-    base_by = np.full(_AGENTS, -1, np.int64)
-    ports = np.zeros(_AGENTS, np.int64)
-    port_free = np.zeros(2, np.int64)
-    port_by = np.full(2, -1, np.int64)
-    trigger_free = np.zeros(_TRIGGERS, np.int64)
-    trigger_by = np.full(_TRIGGERS, -1, np.int64)
-    outstanding = np.zeros(_AGENTS, np.int64)
-    unblocked = np.zeros(_AGENTS, np.int64)
-    in_service = np.zeros(_AGENTS, np.int64)
-    last_done = np.full(_AGENTS, -1, np.int64)
-    admit_at = np.full(_AGENTS, _NEVER, np.int64)
-    tile_free = np.zeros(16, np.int64)
-    tile_swap = np.zeros(16, np.int64)
-    pool = np.zeros(12, np.int64)
-    pool[_FACTOR] = pool[_FACTOR + 1] = _ONE
-    pool[_NEXT] = _NEVER
-    goal = np.zeros((2, queue_depth * (_AGENTS - _QUEUE)), np.int64)
-    flying = np.zeros((2, queue_depth * (_AGENTS - _QUEUE)), np.int64)
-    table_loaded = 0
-    issue_floor = 0  # Tensor Engine: earliest start of a matmul on other tiles
+    edge = np.zeros(total, np.int64)
+    ready = np.zeros(total, np.int64)
+    ready_by = np.full(total, -1, np.int64)
+    wait = np.full(total, -1, np.int64)
+    free = np.zeros(total, np.int64)
+    base = np.full(total, _NEVER, np.int64)
+    base_kind = np.zeros(total, np.int64)
+    base_by = np.full(total, -1, np.int64)
+    ports = np.zeros(total, np.int64)
+    arrived = np.full(total, -1, np.int64)  # when the agent came to the meeting of its next instruction
+    port_free = np.zeros(_PORTS * cores, np.int64)
+    port_by = np.full(_PORTS * cores, -1, np.int64)
+    trigger_free = np.zeros(_TRIGGERS * cores, np.int64)
+    trigger_by = np.full(_TRIGGERS * cores, -1, np.int64)
+    outstanding = np.zeros(total, np.int64)
+    unblocked = np.zeros(total, np.int64)
+    in_service = np.zeros(total, np.int64)
+    last_done = np.full(total, -1, np.int64)
+    admit_at = np.full(total, _NEVER, np.int64)
+    tile_free = np.zeros(_TILE_COUNT * cores, np.int64)
+    tile_swap = np.zeros(_TILE_COUNT * cores, np.int64)
+    pools = np.zeros((cores, 12), np.int64)
+    pools[:, _FACTOR] = pools[:, _FACTOR + 1] = _ONE
+    pools[:, _NEXT] = _NEVER
+    goals = np.zeros((cores, 2, queue_depth * (_AGENTS - _QUEUE)), np.int64)
+    flights = np.zeros((cores, 2, queue_depth * (_AGENTS - _QUEUE)), np.int64)
+    table_loaded = np.zeros(cores, np.int64)
+    issue_floor = np.zeros(cores, np.int64)  # Tensor Engine: earliest start of a matmul on other tiles
 
     for k in range(count):
         a = agents[k]
@@ -210,9 +223,15 @@ def run(
     while left > 0:
         best, who = _NEVER, -1
         next_admit, admit_queue = _NEVER, -1
+        next_done, done_core = _NEVER, 0
+        for core in range(cores):
+            if pools[core, _NEXT] < next_done:
+                next_done, done_core = pools[core, _NEXT], core
         for k in range(count):
             a = agents[k]
-            if a >= _QUEUE and admit_at[a] < next_admit:
+            core = a // _AGENTS
+            local = a - core * _AGENTS
+            if local >= _QUEUE and admit_at[a] < next_admit:
                 next_admit, admit_queue = admit_at[a], a
             if position[a] == limit[a + 1]:
                 continue
@@ -228,22 +247,23 @@ def run(
                 at = free[a]
                 why = _ORDER
                 need = ready[a]
-                if a == _TENSOR:
-                    at = max(at, issue_floor)
+                if local == _TENSOR:
+                    at = max(at, issue_floor[core])
                     tiles = table[row, _TILES]
                     load = table[row, _LOAD]
-                    for g in range(16):
+                    for g in range(_TILE_COUNT):
                         if tiles >> g & 1:
-                            if tile_free[g] > at:
-                                at, why = tile_free[g], _ORDER
-                            if tile_swap[g] + load > at:
-                                at, why = tile_swap[g] + load, _LOAD_BOUND
+                            place = _TILE_COUNT * core + g
+                            if tile_free[place] > at:
+                                at, why = tile_free[place], _ORDER
+                            if tile_swap[place] + load > at:
+                                at, why = tile_swap[place] + load, _LOAD_BOUND
                     need += table[row, _LOAD_LATENCY]
-                elif a == _SCALAR and table[row, _TABLE] != 0 and table[row, _TABLE] != table_loaded:
+                elif local == _SCALAR and table[row, _TABLE] != 0 and table[row, _TABLE] != table_loaded[core]:
                     at += table[row, _TABLE_LOAD]
                     why = _TABLE_BOUND
                 by = -1
-                if position[a] > limit[a] and a < _QUEUE:
+                if position[a] > limit[a] and local < _QUEUE:
                     by = order[position[a] - 1]
                 if need > at and ready_by[a] >= 0:
                     at, why, by = need, _PRODUCER, ready_by[a]
@@ -254,21 +274,27 @@ def run(
                 base[a], base_kind[a], base_by[a] = at, why, by
                 ports[a] = table[row, _EXCLUSION]
             at = base[a]
-            if a >= _QUEUE:
+            if local >= _QUEUE:
                 if outstanding[a] >= queue_depth:
                     continue
-                at = max(at, unblocked[a], trigger_free[a % _TRIGGERS])
+                at = max(at, unblocked[a], trigger_free[_TRIGGERS * core + local % _TRIGGERS])
             elif ports[a] != 0:
                 if ports[a] & 1:
-                    at = max(at, port_free[0])
+                    at = max(at, port_free[_PORTS * core])
                 if ports[a] & 2:
-                    at = max(at, port_free[1])
+                    at = max(at, port_free[_PORTS * core + 1])
+            if arrived[a] >= 0:
+                met = meeting[order[position[a]]]
+                if absent[met] > 0:
+                    continue
+                at = max(at, opened[met])
             if at < best:
                 best, who = at, a
 
-        if pool[_NEXT] <= next_admit and pool[_NEXT] <= best and pool[_NEXT] < _NEVER:
+        if next_done <= next_admit and next_done <= best and next_done < _NEVER:
             # A transfer ends.
-            now = pool[_NEXT]
+            now = next_done
+            pool, goal, flying = pools[done_core], goals[done_core], flights[done_core]
             _advance(pool, now)
             hbm, slot = pool[_NEXT_KIND], pool[_NEXT_SLOT]
             i = flying[hbm, slot]
@@ -295,6 +321,8 @@ def run(
             a = admit_queue
             i = order[admitted[a]]
             row = template[i]
+            core = a // _AGENTS
+            pool, goal, flying = pools[core], goals[core], flights[core]
             _advance(pool, next_admit)
             if next_admit > begin[i]:
                 done = last_done[a]
@@ -312,20 +340,38 @@ def run(
             admitted[a] += 1
             _admission(a, next_admit, order, template, table, begin, position, admitted, in_service, admit_at)
         elif who >= 0:
-            # An agent starts its next instruction.
+            # An agent starts its next instruction, or comes to a meeting.
             a = who
+            core = a // _AGENTS
+            local = a - core * _AGENTS
+            trigger = _TRIGGERS * core + local % _TRIGGERS
+            port = _PORTS * core
             i = order[position[a]]
             row = template[i]
+            if arrived[a] < 0:
+                bound[i], bound_by[i] = base_kind[a], base_by[a]
+                if local >= _QUEUE:
+                    if best > base[a] or (ready_by[a] < 0 and trigger_by[trigger] >= 0):
+                        if trigger_free[trigger] == best:
+                            bound[i], bound_by[i] = _ORDER, trigger_by[trigger]
+                        else:
+                            bound[i], bound_by[i] = _DEPTH, last_done[a]
+                elif best > base[a]:
+                    bound[i] = _PORT
+                    bound_by[i] = port_by[port] if ports[a] & 1 and port_free[port] == best else port_by[port + 1]
+                met = meeting[i]
+                if met >= 0:
+                    arrived[a] = best
+                    absent[met] -= 1
+                    if absent[met] > 0:
+                        continue
+                    opened[met] = best
+            if arrived[a] >= 0:
+                waited[i] = best - arrived[a]
+                arrived[a] = -1
             started[i] = best
-            bound[i], bound_by[i] = base_kind[a], base_by[a]
             position[a] += 1
-            if a >= _QUEUE:
-                trigger = a % _TRIGGERS
-                if best > base[a] or (ready_by[a] < 0 and trigger_by[trigger] >= 0):
-                    if trigger_free[trigger] == best:
-                        bound[i], bound_by[i] = _ORDER, trigger_by[trigger]
-                    else:
-                        bound[i], bound_by[i] = _DEPTH, last_done[a]
+            if local >= _QUEUE:
                 trigger_free[trigger], trigger_by[trigger] = best + table[row, _INTERVAL], i
                 begin[i] = best + table[row, _BEGIN]
                 outstanding[a] += 1
@@ -333,27 +379,24 @@ def run(
                     _admission(a, best, order, template, table, begin, position, admitted, in_service, admit_at)
             else:
                 stop = best + table[row, _INTERVAL]
-                if best > base[a]:
-                    bound[i] = _PORT
-                    bound_by[i] = port_by[0] if ports[a] & 1 and port_free[0] == best else port_by[1]
                 begin[i] = best
                 finish[i] = stop
                 end[i] = best + table[row, _LATENCY]
-                if a == _TENSOR:
+                if local == _TENSOR:
                     tiles = table[row, _TILES]
-                    for g in range(16):
+                    for g in range(_TILE_COUNT):
                         if tiles >> g & 1:
-                            tile_free[g] = stop
-                            tile_swap[g] = best
-                    issue_floor = best + table[row, _TILE_ISSUE]
+                            tile_free[_TILE_COUNT * core + g] = stop
+                            tile_swap[_TILE_COUNT * core + g] = best
+                    issue_floor[core] = best + table[row, _TILE_ISSUE]
                 else:
                     free[a] = stop
                     if table[row, _TABLE] != 0:
-                        table_loaded = table[row, _TABLE]
+                        table_loaded[core] = table[row, _TABLE]
                     if ports[a] & 1:
-                        port_free[0], port_by[0] = stop, i
+                        port_free[port], port_by[port] = stop, i
                     if ports[a] & 2:
-                        port_free[1], port_by[1] = stop, i
+                        port_free[port + 1], port_by[port + 1] = stop, i
                 left -= 1
             if position[a] < limit[a + 1]:
                 edge[a] = start[order[position[a]]]
@@ -361,4 +404,4 @@ def run(
                 wait[a] = -2
         else:
             break  # nobody can go on: an edge that points forward
-    return started, begin, finish, end, bound, bound_by, data_by
+    return started, begin, finish, end, bound, bound_by, data_by, waited

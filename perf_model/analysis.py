@@ -3,6 +3,9 @@
 The critical path is walked back from the last end, from each instruction to what decided its start, as the schedule
 recorded it.  Every picosecond of the total belongs to one instruction and to one :class:`Part`.  Time that transfers
 lose to each other is counted as DMA sharing of the transfer on the path.
+
+Both are about the stream and schedule of one core.  Where it waits for another core, the path goes on before the wait,
+on the same core; the slack knows nothing of cores that wait for this one.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ class Part(IntEnum):
     DMA_DATA = 7  # data moves
     DMA_SHARING = 8  # data moves slower because of other transfers
     DMA_COMPLETION = 9  # from the last data to the consumer
+    CORES = 10  # another core has yet to come to a meeting
 
     @property
     def title(self) -> str:
@@ -40,7 +44,7 @@ class Part(IntEnum):
             "BUSY": "engine busy", "LATENCY": "pipeline latency", "SEMAPHORE": "semaphores",
             "LOAD": "exposed stationary loads", "TABLE_LOAD": "function table loads", "DMA_ISSUE": "DMA triggers",
             "DMA_BEGIN": "DMA start-up", "DMA_DATA": "DMA data", "DMA_SHARING": "DMA bandwidth sharing",
-            "DMA_COMPLETION": "DMA completion",
+            "DMA_COMPLETION": "DMA completion", "CORES": "waiting for other cores",
         }[self.name]  # fmt: skip
 
 
@@ -76,7 +80,7 @@ def critical_path(stream: Stream, schedule: Schedule) -> CriticalPath:
         return CriticalPath(weight_ps=np.zeros(0, np.int64), parts_ps=np.zeros((AGENTS, len(Part)), np.int64))
     s = schedule
     weight, parts = _analysis.critical_path(
-        stream.template, stream.table, s.start, s.begin, s.finish, s.end, s.bound, s.bound_by, s.data_by
+        stream.template, stream.table, s.start, s.begin, s.finish, s.end, s.bound, s.bound_by, s.data_by, s.waited
     )
     return CriticalPath(weight_ps=weight, parts_ps=parts)
 
@@ -104,5 +108,6 @@ def slack_ps(stream: Stream, schedule: Schedule) -> npt.NDArray[np.int64]:
         s.bound,
         s.bound_by,
         s.data_by,
+        s.waited,
     )
     return result

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isa.engine import Engine
+from isa.instruction import INSTRUCTIONS
 from isa.operands import Space
 from isa.program import Program, Template
 from isa.work import WorkFlag, WorkKind
@@ -106,7 +107,7 @@ def count(program: Program, rates: Rates) -> Counters:
         if number not in example:
             continue
         n, work = int(times[number]), template.work
-        operands = program.operands(example[number])
+        operands = [] if INSTRUCTIONS[template.opcode].orders else program.operands(example[number])
         for place, (_, pattern) in enumerate(operands):
             for written, mask in ((False, template.reads), (True, template.writes)):
                 if mask >> place & 1:

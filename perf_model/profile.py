@@ -28,7 +28,7 @@ from perf_model.schedule import Schedule, schedule
 from perf_model.stream import QUEUE, Column, EdgeArrays, Stream, agent_title, stream_of
 from perf_model.tables import EngineTime, InstructionTime, LineTime, PathTime, QueueTime
 
-__all__ = ["ENGINES", "Profile", "profile"]
+__all__ = ["ENGINES", "Profile", "profile", "rates_for"]
 
 ENGINES = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd, Engine.sync)
 """The engines in the order of reports."""
@@ -252,12 +252,17 @@ class Profile:
         data = share(Part.DMA_DATA, Part.DMA_SHARING)
         fixed = share(Part.DMA_ISSUE, Part.DMA_BEGIN, Part.DMA_COMPLETION)
         between = share(Part.LATENCY, Part.SEMAPHORE, Part.LOAD, Part.TABLE_LOAD)
-        most = max(engine.critical_percent, data, fixed, between)
+        cores = share(Part.CORES)
+        most = max(engine.critical_percent, data, fixed, between, cores)
         beside = f"the {busiest.engine} Engine, the busiest, is active {busiest.active_percent:.0f} %"
         if most == engine.critical_percent:
             return (
                 f"bound by the {engine.engine} Engine: active {engine.active_percent:.0f} % of the time, "
                 f"its work is {engine.critical_percent:.0f} % of the critical path"
+            )
+        if most == cores:
+            return (
+                f"bound by another core: {cores:.0f} % of the critical path is spent waiting for it, while {beside}"
             )
         if most == data:
             return (
@@ -337,12 +342,7 @@ def profile(
     Raises:
         ValueError: rates and target name different generations, or no such target.
     """
-    if rates is None:
-        rates = load_rates(program.target if target is None else target)
-    elif target is not None and load_rates(target).target is not rates.target:
-        raise ValueError(
-            f"rates are of {rates.target.name}, target is {load_rates(target).target.name}; give one of them"
-        )
+    rates = rates_for(program, rates, target)
     stream, costs = stream_of(program, edges, rates)
     result = schedule(stream)
     return Profile(
@@ -354,3 +354,18 @@ def profile(
         path=critical_path(stream, result),
         counters=count(program, rates),
     )
+
+
+def rates_for(program: Program, rates: Rates | None, target: str | Target | None) -> Rates:
+    """The rates that :func:`profile` uses.
+
+    Raises:
+        ValueError: rates and target name different generations, or no such target.
+    """
+    if rates is None:
+        return load_rates(program.target if target is None else target)
+    if target is not None and load_rates(target).target is not rates.target:
+        raise ValueError(
+            f"rates are of {rates.target.name}, target is {load_rates(target).target.name}; give one of them"
+        )
+    return rates

@@ -19,10 +19,13 @@ gives the same picoseconds):
   they find free DMA engines, and the transfers of all queues share bandwidth (:mod:`perf_model.bandwidth`).  Its
   consumers may start ``completion`` after the last data.  A queue holds ``queue_depth`` transfers; then its trigger
   waits.  What a queue is: :mod:`perf_model.stream`.
+- An instruction at which cores meet starts when all its partners could start, too; its engine or trigger waits.  Cores
+  have nothing else in common: each one has its own share of the HBM bandwidth.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,7 +38,7 @@ from isa.engine import Engine
 from isa.faults import InternalFault
 from perf_model.bandwidth import Pool
 from perf_model.cost import ONE
-from perf_model.stream import QUEUE, TRIGGERS, Column, Stream
+from perf_model.stream import AGENTS, QUEUE, TRIGGERS, Column, Stream
 
 if TYPE_CHECKING:
     import simpy
@@ -68,6 +71,7 @@ class Schedule:
         bound_by: the instruction that ``bound`` is about, or -1.
         data_by: DMA: the earlier transfer of the queue whose last data (or whose first data, where it began at the same
             time) let the data begin; -1 where it began as soon as it could.
+        waited: time that the start lost at a meeting of cores; ``bound`` says what held it back until then.
     """
 
     start: npt.NDArray[np.int64]
@@ -77,6 +81,7 @@ class Schedule:
     bound: npt.NDArray[np.int8]
     bound_by: npt.NDArray[np.int32]
     data_by: npt.NDArray[np.int32]
+    waited: npt.NDArray[np.int64]
 
     @property
     def total_ps(self) -> int:
@@ -99,7 +104,14 @@ def schedule(stream: Stream) -> Schedule:
             zip(
                 Schedule.__dataclass_fields__,
                 _schedule.run(
-                    stream.template, stream.table, stream.start, stream.producer, stream.kind, stream.queue_depth
+                    stream.template,
+                    stream.table,
+                    stream.start,
+                    stream.producer,
+                    stream.kind,
+                    stream.queue_depth,
+                    stream.cores,
+                    _meeting(stream),
                 ),
                 strict=True,
             )
@@ -107,6 +119,10 @@ def schedule(stream: Stream) -> Schedule:
     )
     _check(result)
     return result
+
+
+def _meeting(stream: Stream) -> npt.NDArray[np.int32]:
+    return stream.meeting if len(stream.meeting) else np.full(len(stream), -1, np.int32)
 
 
 def _check(result: Schedule) -> None:
@@ -131,6 +147,8 @@ _SIGNAL, _ADMIT, _START = 1, 2, 10
 
 
 class _Simulation:
+    """All cores of a stream; what happens within one is :class:`_Core`."""
+
     def __init__(self, stream: Stream) -> None:
         import simpy
 
@@ -143,37 +161,24 @@ class _Simulation:
         self.issued = [self.environment.event() for _ in range(n)]
         self.columns = {name: [-1] * n for name in Schedule.__dataclass_fields__}
         self.columns["bound"] = [0] * n
-        self.port_free = {1: 0, 2: 0}
-        self.port_by = {1: -1, 2: -1}
-        self.tile_free = [0] * 16
-        self.tile_swap = [0] * 16
-        self.tile_issue = 0
-        self.function_table = 0
-        self.pool = Pool()
-        self.pool_changed = self.environment.event()
-        self.trigger_free = [0] * TRIGGERS
-        self.trigger_by = [-1] * TRIGGERS
-        self.outstanding: dict[int, int] = {}
-        self.in_service: dict[int, int] = {}
-        self.last_done: dict[int, int] = {}
-        self.turn: dict[int, simpy.Event] = {}
+        self.columns["waited"] = [0] * n
+        self.meeting: list[int] = _meeting(stream).tolist()
+        self.absent = Counter(self.meeting)
+        self.opened = {number: self.environment.event() for number in self.absent}
 
     def run(self) -> Schedule:
         orders: dict[int, list[int]] = {}
         for i, row in enumerate(self.template):
             orders.setdefault(self.table[row][Column.AGENT], []).append(i)
-        for agent, order in sorted(orders.items()):
-            if agent < QUEUE:
-                self.environment.process(self.engine(agent, order))
-            else:
-                self.outstanding[agent] = self.in_service[agent] = 0
-                self.last_done[agent] = -1
-                self.turn[agent] = self.environment.event()
-                self.environment.process(self.trigger(agent, order))
-                self.environment.process(self.move(agent, order))
-        self.environment.process(self.drive())
+        for number in range(self.stream.cores):
+            core = _Core(self, number)
+            for agent, order in sorted(orders.items()):
+                if agent // AGENTS == number:
+                    core.begin(agent, order)
         self.environment.run()
-        fields = {name: np.array(self.columns[name], np.int64) for name in ("start", "begin", "finish", "end")}
+        fields = {
+            name: np.array(self.columns[name], np.int64) for name in ("start", "begin", "finish", "end", "waited")
+        }
         result = Schedule(
             **fields,
             bound=np.array(self.columns["bound"], np.int8),
@@ -182,8 +187,6 @@ class _Simulation:
         )
         _check(result)
         return result
-
-    # --- helpers ----------------------------------------------------------------------------------
 
     def at(self, time_ps: int, priority: int) -> simpy.Event:
         """An event at a time, after all events of that time with a smaller priority number."""
@@ -217,9 +220,9 @@ class _Simulation:
         for e in range(int(self.stream.start[index]), int(self.stream.start[index + 1])):
             producer = int(self.stream.producer[e])
             other = self.table[self.template[producer]][Column.AGENT]
-            delay = row[Column.SEMAPHORE] if other < QUEUE else 0
-            if other == agent and agent < QUEUE:
-                if agent == Engine.tensor or self.stream.kind[e] in (1, 2):
+            delay = row[Column.SEMAPHORE] if other % AGENTS < QUEUE else 0
+            if other == agent and agent % AGENTS < QUEUE:
+                if agent % AGENTS == Engine.tensor or self.stream.kind[e] in (1, 2):
                     continue
                 delay = row[Column.SAME_ENGINE]
             yield self.ended[producer]
@@ -227,6 +230,57 @@ class _Simulation:
             if signalled > ready:
                 ready, by = signalled, producer
         return ready, by
+
+    def meet(self, agent: int, index: int) -> _Steps:
+        """Come to the meeting of ``index`` now, and wait until everybody has."""
+        number = self.meeting[index]
+        self.absent[number] -= 1
+        if self.absent[number] == 0:
+            self.opened[number].succeed()
+        else:
+            yield self.opened[number]
+            yield self.at(self.now, _START + agent)
+
+
+class _Core:
+    """Engines, queues and DMA engines of one core."""
+
+    def __init__(self, simulation: _Simulation, number: int) -> None:
+        self.simulation = simulation
+        self.number = number
+        self.environment = simulation.environment
+        self.table, self.template = simulation.table, simulation.template
+        self.columns, self.record, self.at = simulation.columns, simulation.record, simulation.at
+        self.port_free = {1: 0, 2: 0}
+        self.port_by = {1: -1, 2: -1}
+        self.tile_free = [0] * 16
+        self.tile_swap = [0] * 16
+        self.tile_issue = 0
+        self.function_table = 0
+        self.pool = Pool()
+        self.pool_changed = self.environment.event()
+        self.trigger_free = [0] * TRIGGERS
+        self.trigger_by = [-1] * TRIGGERS
+        self.outstanding: dict[int, int] = {}
+        self.in_service: dict[int, int] = {}
+        self.last_done: dict[int, int] = {}
+        self.turn: dict[int, simpy.Event] = {}
+        self.environment.process(self.drive())
+
+    @property
+    def now(self) -> int:
+        return self.simulation.now
+
+    def begin(self, agent: int, order: Sequence[int]) -> None:
+        """Start the processes of one agent."""
+        if agent % AGENTS < QUEUE:
+            self.environment.process(self.engine(agent, order))
+            return
+        self.outstanding[agent] = self.in_service[agent] = 0
+        self.last_done[agent] = -1
+        self.turn[agent] = self.environment.event()
+        self.environment.process(self.trigger(agent, order))
+        self.environment.process(self.move(agent, order))
 
     def tiles(self, row: Sequence[int]) -> list[int]:
         return [tile for tile in range(16) if row[Column.TILES] >> tile & 1]
@@ -238,10 +292,10 @@ class _Simulation:
         free, previous = 0, -1
         for index in order:
             row = self.table[self.template[index]]
-            ready, producer = yield from self.producers(agent, index)
+            ready, producer = yield from self.simulation.producers(agent, index)
             at, why = self.order_bound(agent, row, free)
             by = previous
-            if agent == Engine.tensor:
+            if agent % AGENTS == Engine.tensor:
                 ready += row[Column.LOAD_LATENCY]
             if ready > at:
                 at = ready
@@ -255,21 +309,27 @@ class _Simulation:
             if self.now > at:
                 last = next(port for port in held if self.port_free[port] == self.now)
                 why, by = Bound.EXCLUSION, self.port_by[last]
+            if self.simulation.meeting[index] >= 0:
+                came = self.now
+                yield from self.simulation.meet(agent, index)
+                while held and (released := max(self.port_free[port] for port in held)) > self.now:
+                    yield self.at(released, _START + agent)
+                self.record(index, waited=self.now - came)
             free = self.now + row[Column.INTERVAL]
             for port in held:
                 self.port_free[port], self.port_by[port] = free, index
-            if agent == Engine.tensor:
+            if agent % AGENTS == Engine.tensor:
                 for tile in self.tiles(row):
                     self.tile_free[tile], self.tile_swap[tile] = free, self.now
                 self.tile_issue = self.now + row[Column.TILE_ISSUE]
             self.function_table = row[Column.TABLE] or self.function_table
             self.record(index, start=self.now, begin=self.now, finish=free, bound=why, bound_by=by)
-            self.end(index, self.now + row[Column.LATENCY])
+            self.simulation.end(index, self.now + row[Column.LATENCY])
             previous = index
 
     def order_bound(self, agent: int, row: Sequence[int], free: int) -> tuple[int, Bound]:
         """When the engine could take the next instruction if it had no producers."""
-        if agent == Engine.tensor:
+        if agent % AGENTS == Engine.tensor:
             at, why = self.tile_issue, Bound.ORDER
             for tile in self.tiles(row):
                 if self.tile_free[tile] > at:
@@ -277,7 +337,7 @@ class _Simulation:
                 if self.tile_swap[tile] + row[Column.LOAD] > at:
                     at, why = self.tile_swap[tile] + row[Column.LOAD], Bound.LOAD
             return at, why
-        if agent == Engine.scalar and row[Column.TABLE] not in (0, self.function_table):
+        if agent % AGENTS == Engine.scalar and row[Column.TABLE] not in (0, self.function_table):
             return free + row[Column.TABLE_LOAD], Bound.TABLE
         return free, Bound.ORDER
 
@@ -288,8 +348,8 @@ class _Simulation:
         trigger = agent % TRIGGERS
         for index in order:
             row = self.table[self.template[index]]
-            ready, producer = yield from self.producers(agent, index)
-            while self.outstanding[agent] >= self.stream.queue_depth:
+            ready, producer = yield from self.simulation.producers(agent, index)
+            while self.outstanding[agent] >= self.simulation.stream.queue_depth:
                 yield self.turn[agent]
             yield self.at(max(ready, self.now), _START + agent)
             while self.trigger_free[trigger] > self.now:
@@ -300,17 +360,23 @@ class _Simulation:
                     why, by = Bound.ORDER, self.trigger_by[trigger]
                 else:
                     why, by = Bound.DEPTH, self.last_done[agent]
+            if self.simulation.meeting[index] >= 0:
+                came = self.now
+                yield from self.simulation.meet(agent, index)
+                while self.trigger_free[trigger] > self.now:
+                    yield self.at(self.trigger_free[trigger], _START + agent)
+                self.record(index, waited=self.now - came)
             self.trigger_free[trigger], self.trigger_by[trigger] = self.now + row[Column.INTERVAL], index
             self.outstanding[agent] += 1
             self.record(index, start=self.now, begin=self.now + row[Column.BEGIN], bound=why, bound_by=by)
-            self.issued[index].succeed()
+            self.simulation.issued[index].succeed()
 
     def move(self, agent: int, order: Sequence[int]) -> _Steps:
         """Let the data of one queue's transfers begin, in order."""
         previous = -1
         for index in order:
             row = self.table[self.template[index]]
-            yield self.issued[index]
+            yield self.simulation.issued[index]
             arrival = self.columns["begin"][index]
             yield self.at(max(arrival, self.now), _ADMIT)
             while self.in_service[agent] and self.in_service[agent] + row[Column.WIDTH] > ONE:
@@ -350,6 +416,6 @@ class _Simulation:
             self.outstanding[agent] -= 1
             self.last_done[agent] = index
             self.record(index, finish=self.now)
-            self.end(index, self.now + row[Column.COMPLETION])
+            self.simulation.end(index, self.now + row[Column.COMPLETION])
             turn, self.turn[agent] = self.turn[agent], self.environment.event()
             turn.succeed()

@@ -7,11 +7,15 @@ Agents are what starts instructions in order: each engine (its :class:`isa.engin
 An engine that triggers DMA has two queues, one for transfers that write HBM and one for all others: a compiler orders
 its triggers so that a store that waits for results does not hold up the loads behind it.  The two share the trigger's
 time.
+
+Cores that run together are one stream, made of theirs by :func:`join`: the agents of core ``c`` are ``c * AGENTS`` and
+up, and instructions at which cores meet bear the number of their meeting.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
@@ -25,7 +29,7 @@ from isa.work import WorkFlag
 from perf_model.cost import Cost, cost, descriptor_mode
 from perf_model.rates import Rates
 
-__all__ = ["AGENTS", "QUEUE", "STORE_QUEUE", "TRIGGERS", "Column", "EdgeArrays", "Stream", "agent_title", "stream_of"]
+__all__ = ["AGENTS", "QUEUE", "STORE_QUEUE", "TRIGGERS", "Column", "EdgeArrays", "Stream", "agent_title", "join", "stream_of"]
 
 QUEUE = 8
 """First DMA queue among the agents: ``QUEUE + engine`` loads, ``STORE_QUEUE + engine`` writes HBM."""
@@ -91,6 +95,8 @@ class Stream:
         table: per template, (templates, len(Column)).
         start, producer, kind: edges, see :class:`EdgeArrays`.
         queue_depth: transfers that one queue holds.
+        cores: number of cores.
+        meeting: for each instruction the number of the meeting that it waits for, -1 without one; or empty.
     """
 
     template: Int32
@@ -99,6 +105,8 @@ class Stream:
     producer: Int32
     kind: npt.NDArray[np.int8]
     queue_depth: int
+    cores: int = 1
+    meeting: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __len__(self) -> int:
         return len(self.template)
@@ -156,3 +164,37 @@ def stream_of(program: Program, edges: EdgeArrays, rates: Rates) -> tuple[Stream
         kind=np.asarray(edges.kind, np.int8),
         queue_depth=int(rates.value("dma.queue_depth")),
     ), costs
+
+
+def join(streams: Sequence[Stream], meetings: Sequence[Sequence[tuple[int, int]]]) -> Stream:
+    """One stream of cores that run at the same time, one core's instructions behind the other's.
+
+    Args:
+        streams: of each core, of the same rates.
+        meetings: for each meeting the (core, instruction) of everybody who takes part.
+    """
+    first = np.cumsum([0, *(len(stream) for stream in streams)])
+    row = np.cumsum([0, *(len(stream.table) for stream in streams)])
+    edge = np.cumsum([0, *(len(stream.producer) for stream in streams)])
+    tables = [stream.table.copy() for stream in streams]
+    for core, table in enumerate(tables):
+        table[:, Column.AGENT] += core * AGENTS
+    starts = [stream.start[:-1] + at for stream, at in zip(streams, edge[:-1], strict=True)]
+    meeting = np.full(first[-1], -1, np.int32)
+    for number, members in enumerate(meetings):
+        for core, index in members:
+            meeting[first[core] + index] = number
+
+    def shifted(arrays: Sequence[Int32], by: npt.NDArray[np.intp]) -> Int32:
+        return np.concatenate([array + at for array, at in zip(arrays, by, strict=False)]).astype(np.int32)
+
+    return Stream(
+        template=shifted([stream.template for stream in streams], row),
+        table=np.concatenate(tables),
+        start=np.concatenate([*starts, edge[-1:]]).astype(np.int32),
+        producer=shifted([stream.producer for stream in streams], first),
+        kind=np.concatenate([stream.kind for stream in streams]),
+        queue_depth=streams[0].queue_depth,
+        cores=len(streams),
+        meeting=meeting,
+    )

@@ -8,7 +8,7 @@ instruction is a dictionary look-up, the row in the stream and the arithmetic.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any
@@ -18,27 +18,53 @@ import numpy.typing as npt
 
 from isa import dtypes
 from isa.dtypes import DType
-from isa.faults import Fault, KernelFault
+from isa.faults import ConstraintFault, Fault, KernelFault
 from isa.instruction import Instruction
 from isa.operands import AccessPattern, Space
+from isa.place import ALONE, Place
 from isa.program import Buffer, Program
 from memory_model.memory import Memory, Storage
 from trn_sim._executor import Executor
 from trn_sim._source import user_frame, user_location
 from trn_sim.options import Options
+from trn_sim.team import Team
 
-__all__ = ["Core", "Options", "core_stack", "current_core", "use_core"]
+__all__ = ["Core", "Options", "core_stack", "current_core", "launch_profile", "use_core"]
 
 
 class Core:
     """One physical NeuronCore with its memories, its recorded program and its engines' state."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        place: Place = ALONE,
+        team: Team | None = None,
+        beside: Core | None = None,
+    ) -> None:
+        """
+        Args:
+            options: how it behaves; None asks the environment.
+            place: where it stands among the cores of a launch.
+            team: what it waits for other cores with; None for a core that works alone.
+            beside: another core of the same rank, whose HBM it shares.
+        """
         self.options = options if options is not None else Options.from_environment()
         self.target = self.options.target
         self.program = Program(self.target)
-        self.memory = Memory(self.target, precise=self.options.precise, uninitialized=self.options.uninitialized)
-        self.executor = Executor(self.target, self.memory)
+        self.memory: Memory = Memory(
+            self.target,
+            precise=self.options.precise,
+            uninitialized=self.options.uninitialized,
+            beside=None if beside is None else beside.memory,
+        )
+        self.executor = Executor(self.target, self.memory, place, team)
+        self.place = place
+        self._shared: dict[tuple[str, int], tuple[Storage, set[int]]] = {} if beside is None else beside._shared
+        self._shared_counts: dict[str, int] = {}
+        if beside is not None:
+            self.program.buffers = beside.program.buffers
         self._templates: dict[tuple[Any, ...], int] = {}
         self._lines: dict[tuple[CodeType, int], int] = {}
         self._values = self.options.values
@@ -143,6 +169,40 @@ class Core:
         self.program.buffers.append(Buffer(name, storage.address, storage.nbytes, kind))
         return storage
 
+    def shared_hbm(self, shape: tuple[int, ...], dtype: DType, *, name: str = "") -> Storage:
+        """An HBM tensor that all cores of the rank share: whoever comes first makes it.
+
+        The n-th tensor of a name is one on all cores; tensors without a name count together.
+
+        Raises:
+            ConstraintFault: another core has made a different tensor in this place.
+        """
+        cores = self.place.cores
+        if cores == 1:
+            return self.hbm(shape, dtype, name=name, kind="output")
+        count = self._shared_counts[name] = self._shared_counts.get(name, 0) + 1
+        known = self._shared.get((name, count))
+        if known is None:
+            storage = self.hbm(shape, dtype, name=name, kind="output")
+            self._shared[name, count] = storage, {self.place.core}
+            return storage
+        storage, takers = known
+        if (storage.shape, storage.dtype) != (shape, dtype):
+            label = f"called '{name}'" if name else "without a name"
+            fault = ConstraintFault(
+                f"shared_hbm tensor number {count} {label} is {shape} {dtype} on core {self.place.core}, and "
+                f"{storage.shape} {storage.dtype} on core {min(takers)} (made at {storage.place})",
+                limit="all cores make the same shared tensors, in the same order or under the same names",
+                target=str(self.target),
+                advice="name the tensors; what belongs to one core goes into nl.private_hbm",
+            )
+            fault.locate(*user_location())
+            raise fault
+        takers.add(self.place.core)
+        if len(takers) == cores:
+            del self._shared[name, count]  # from here on it lives as long as somebody holds it
+        return storage
+
     def read_back(self, storage: Storage) -> npt.NDArray[Any]:
         """The whole tensor as a numpy array of its shape and dtype."""
         self.finish()
@@ -170,7 +230,7 @@ class Core:
         """A fresh 32-bit register of the sequencer."""
         registers = self.executor.registers
         registers.append(value or 0)
-        return AccessPattern(Space.REGISTER, dtypes.int32, 0, ((1, 1),), start=len(registers) - 1)
+        return AccessPattern(Space.REGISTER, dtypes.int32, 0, ((1, 1),), buffer=len(registers) - 1)
 
     def register_value(self, register: AccessPattern) -> int:
         """Present value of a register."""
@@ -188,6 +248,26 @@ class Core:
         from perf_model.profile import profile
 
         return profile(self.program, edges(self.program), target=target, rates=rates)
+
+
+def launch_profile(cores: Sequence[Core], *, target: Any = None, rates: Any = None) -> Any:
+    """Time, counters and bounds of what the cores of one launch have recorded: a
+    :class:`perf_model.launch.LaunchProfile`, of one core its :class:`perf_model.profile.Profile`."""
+    if len(cores) == 1:
+        return cores[0].profile(target=target, rates=rates)
+    from isa.meetings import meetings
+    from memory_model.hazards import edges
+    from perf_model.launch import profile_launch
+
+    programs = [core.program for core in cores]
+    return profile_launch(
+        programs,
+        [edges(program) for program in programs],
+        meetings(programs, cores=cores[0].place.cores),
+        titles=[core.place.title() for core in cores],
+        target=target,
+        rates=rates,
+    )
 
 
 _cores = threading.local()

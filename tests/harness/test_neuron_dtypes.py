@@ -69,3 +69,24 @@ def test_is_float_type(kind, is_float):
 def test_finfo_has_the_numpy_dtype():
     assert dt.finfo(dtypes.bfloat16).dtype == ml_dtypes.bfloat16
     assert dt.finfo(np.float32).max == np.finfo(np.float32).max
+
+
+@pytest.fixture
+def registered():
+    dt.register()
+    yield
+    for kind in PACKED:
+        del np.sctypeDict[str(kind)]
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_numpy_makes_packed_arrays_of_a_packed_dtype(registered, kind):
+    """What a test suite fills by hand; kernels see the format."""
+    packed = dt.static_cast(VALUES, kind)
+    made = np.zeros((3, 2), dtype=packed.dtype)
+    assert str(kind) in str(made.dtype)
+    made[:1] = packed
+    for same in (made[:1], made[:1].copy(), made.T.copy().T[:1], np.concatenate([made, made])[3:4]):
+        assert dtypes.dtype(same.dtype) is kind
+        np.testing.assert_array_equal(dt.static_cast(same, np.float32), VALUES)
+    np.testing.assert_array_equal(made[:1].view(kind.storage), packed.view(kind.storage))

@@ -5,6 +5,7 @@ No deferral, no fast paths, no shadow state, no time: memories are byte arrays, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import numpy as np
 from isa import dtypes
 from isa.dtypes import DType
 from isa.engine import Engine
+from isa.faults import ConstraintFault
 from isa.instruction import Instruction, Scalar
 from isa.operands import AccessPattern, Dynamic, DynamicKind, Space
+from isa.place import ALONE
 from isa.random import Generator
 from isa.target import TRN2, Target
 
@@ -23,6 +26,7 @@ class ReferenceMachine:
 
     def __init__(self, target: Target = TRN2) -> None:
         self.target = target
+        self.place = ALONE
         self.rows = {
             Space.SBUF: np.zeros((128, target.sbuf_bytes), np.uint8),
             Space.PSUM: np.zeros((128, target.psum_bytes), np.uint8),
@@ -69,7 +73,7 @@ class ReferenceMachine:
     def register(self, number: int, value: int = 0) -> AccessPattern:
         """A register operand holding ``value``."""
         self.registers[number] = value
-        return AccessPattern(Space.REGISTER, dtypes.dtype("int32"), 0, ((1, 1),), start=number)
+        return AccessPattern(Space.REGISTER, dtypes.dtype("int32"), 0, ((1, 1),), buffer=number)
 
     def values(self, operand: AccessPattern) -> np.ndarray:
         """The operand's values in its own shape: float32 for floats, native integers otherwise."""
@@ -102,7 +106,27 @@ class ReferenceMachine:
             storage=operand.storage,
         )
 
+    def columns(self, operand: AccessPattern) -> tuple[AccessPattern, np.ndarray]:
+        """An indirect operand as the plain tile behind it and the columns to take, by the definition."""
+        dynamic = operand.dynamic
+        assert dynamic is not None
+        index, group = self.view(dynamic.index).reshape(dynamic.index.partitions, -1), dynamic.group
+        offsets = np.array([int(index[i % group, i // group]) for i in range(operand.elements)])
+        plain = AccessPattern(
+            operand.space,
+            operand.dtype,
+            operand.offset,
+            ((1, dynamic.count),),
+            start=operand.start,
+            partitions=operand.partitions,
+        )
+        return plain, offsets
+
     def view(self, operand: AccessPattern, *, write: bool = False) -> np.ndarray:
+        if operand.indirect:
+            plain, offsets = self.columns(operand)
+            assert not write
+            return self.view(plain)[:, offsets]
         operand = self.resolve(operand)
         if write and operand.space is Space.PSUM:
             self._reset(operand)
@@ -132,6 +156,13 @@ class ReferenceMachine:
         self.store_raw(operand, dtypes.encode(values, operand.dtype))
 
     def store_raw(self, operand: AccessPattern, bits: np.ndarray) -> None:
+        if operand.indirect:
+            plain, offsets = self.columns(operand)
+            bits = np.broadcast_to(bits, (operand.partitions, operand.elements))
+            for i, offset in enumerate(offsets):
+                self.view(plain)[:, offset] = bits[:, i]
+                self._marks(plain)[:, offset] = False
+            return
         view = self.view(operand, write=True)
         view[...] = np.asarray(bits).astype(operand.dtype.storage, copy=False).reshape(view.shape)
 
@@ -195,7 +226,28 @@ class ReferenceMachine:
         if double_row:  # contraction over (partition, first free dimension of two)
             left = left.reshape(k, 2, -1).reshape(2 * k, -1)
             right = right.reshape(k, 2, -1).reshape(2 * k, -1)
+        self.add_product(dst, left, right, accumulate=accumulate)
+
+    def meet(self, what: str, agents: tuple[int, ...], give: Callable[[], Any], *, lane: str = "") -> dict[int, Any]:
+        if agents != (self.place.agent,):
+            raise ConstraintFault(f"{what}: this machine is alone", limit="one core")
+        return {agents[0]: give()}
+
+    def add_product(self, dst: AccessPattern, left: np.ndarray, right: np.ndarray, *, accumulate: bool | None) -> None:
         product = (left.T @ right).reshape(dst.shape)
+        if dst.indirect:
+            plain, offsets = self.columns(dst)
+            for i, offset in enumerate(offsets):
+                one = AccessPattern(
+                    plain.space,
+                    plain.dtype,
+                    plain.offset + int(offset) * plain.dtype.itemsize,
+                    ((1, 1),),
+                    start=plain.start,
+                    partitions=plain.partitions,
+                )
+                self.add_product(one, left, right[:, i : i + 1], accumulate=accumulate)
+            return
         view, marks = self._view(dst, dst.dtype), self._marks(dst)
         old = dtypes.to_float(view, dst.dtype)
         keep = marks if accumulate is None else np.full(dst.shape, accumulate)
@@ -204,10 +256,10 @@ class ReferenceMachine:
         marks[...] = True
 
     def read_register(self, operand: AccessPattern) -> int:
-        return int(self.registers[operand.start])
+        return int(self.registers[operand.buffer])
 
     def write_register(self, operand: AccessPattern, value: int) -> None:
-        self.registers[operand.start] = (int(value) + 2**31) % 2**32 - 2**31
+        self.registers[operand.buffer] = (int(value) + 2**31) % 2**32 - 2**31
 
     def random_state(self, engine: Engine) -> Any:
         return self.generators[engine]

@@ -453,6 +453,7 @@ def test_transpose_at_a_scalar_offset(machine: ReferenceMachine) -> None:
 def test_transpose_refuses(machine: ReferenceMachine) -> None:
     src, dst = machine.tile(integers(16, 8).astype(np.int16), space=HBM), machine.empty((8, 16), "int16")
     flat = machine.empty((8,), "int16", space=HBM)
+    moved = shifted(machine.tile(integers(40, 8).astype(np.int16), space=HBM), machine.register(0), 16)
     for arguments, message in (
         ({"src": flat}, "rank 2, 3 or 4"),
         ({"axes": (0, 1)}, r"limit: axes \(1, 0\)"),
@@ -461,12 +462,13 @@ def test_transpose_refuses(machine: ReferenceMachine) -> None:
         ({"dst": machine.empty((8, 16), "int16", space=HBM)}, "must be in SBUF"),
         ({"oob_mode": OobMode.skip}, "oob_mode.skip with an indirect src"),
         ({"dge_mode": DgeMode.swdge}, "dge_mode.unknown or hwdge"),
-        ({"dge_mode": DgeMode.none}, "dge_mode.unknown or hwdge"),
+        ({"src": moved, "dge_mode": DgeMode.none}, "where no address depends on run-time values"),
         ({"priority": 0}, "priority on NeuronCore-v4"),
     ):
         with pytest.raises(ConstraintFault, match=message):
             machine.execute(DmaTranspose(**{"dst": dst, "src": src, **arguments}))
     machine.execute(DmaTranspose(dst, src, dge_mode=DgeMode.hwdge))
+    machine.execute(DmaTranspose(dst, src, dge_mode=DgeMode.none))
     with pytest.raises(ConstraintFault, match="NeuronCore-v3 and later"):
         ReferenceMachine(TRN1).execute(DmaTranspose(dst, src, dge_mode=DgeMode.hwdge))
 

@@ -22,8 +22,8 @@ def patterns(draw: Any) -> AccessPattern:
     space = draw(st.sampled_from([Space.HBM, Space.SBUF, Space.PSUM, Space.REGISTER]))
     where: dict[str, Any] = {}
     offset = draw(st.integers(0, 2**40 if space is Space.HBM else 2**18))
-    if space is Space.HBM:
-        where["buffer"] = draw(st.integers(0, 10_000))
+    if not space.on_chip:
+        where["buffer"] = draw(st.integers(0, 2**31 - 1))
     else:
         where["start"] = draw(st.integers(0, 127))
         where["partitions"] = draw(st.integers(1, 128))
@@ -138,7 +138,7 @@ def test_text() -> None:
     assert str(tile((4, 6), step=2)) == "sbuf[0:8:2]+0x0{[1,6]} float32 4x6"
     hbm = AccessPattern(Space.HBM, dtypes.bfloat16, 16, ((10, 4), (1, 5)), buffer=3)
     assert str(hbm) == "hbm3+0x10{[10,4],[1,5]} bfloat16 4x5"
-    register = AccessPattern(Space.REGISTER, dtypes.int32, 0, ((1, 1),), start=7)
+    register = AccessPattern(Space.REGISTER, dtypes.int32, 0, ((1, 1),), buffer=7)
     assert str(register) == "r7"
     dynamic = tile((4, 6), dynamic=Dynamic(DynamicKind.SCALAR, register, 6, 3))
     assert str(dynamic) == "sbuf[0:4]+0x0{[1,6]} float32 4x6 @scalar(r7)*6"

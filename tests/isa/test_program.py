@@ -37,7 +37,7 @@ def issue(program: Program, ins: Instruction, line: int = 1, file: str = "/home/
 
 
 def dynamic_source() -> tuple[AccessPattern, AccessPattern]:
-    register = AccessPattern(Space.REGISTER, dtypes.int32, 0, ((1, 1),), start=5)
+    register = AccessPattern(Space.REGISTER, dtypes.int32, 0, ((1, 1),), buffer=5)
     source = AccessPattern(
         Space.HBM, dtypes.float32, 16, ((6, 4), (1, 6)), buffer=1, dynamic=Dynamic(DynamicKind.SCALAR, register, 24, 7)
     )

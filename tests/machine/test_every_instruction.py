@@ -16,8 +16,10 @@ from isa import dtypes
 from isa.activation import ActivationFunction
 from isa.alu import ALU_OPS, AluOp
 from isa.catalogue import INSTRUCTIONS
+from isa.engine import Engine
 from isa.faults import ConstraintFault, OutOfBoundsFault, RaceFault, UnverifiedFault
-from isa.operands import AccessPattern, Space
+from isa.indirect import GROUP, TENSOR_GROUP
+from isa.operands import AccessPattern, Dynamic, DynamicKind, Space
 from isa.target import TARGETS
 from perf_model.cost import cost
 from perf_model.rates import load_rates
@@ -31,6 +33,7 @@ DTYPES = (
     + [dtypes.bfloat16] * 2
     + [dtypes.float16, dtypes.int32, dtypes.uint32, dtypes.uint8, dtypes.uint16, dtypes.float8_e4m3]
 )
+MX_DTYPES = [dtypes.float8_e4m3fn_x4, dtypes.float8_e5m2_x4, dtypes.float4_e2m1fn_x4, dtypes.float8_e8m0fnu]
 REFUSALS = (ConstraintFault, OutOfBoundsFault, RaceFault, UnverifiedFault)
 TRIES = 40
 MOST_TRIES = 600
@@ -47,14 +50,16 @@ class Bench:
 
     def tensor(self, space, shape, dtype):
         rng = self.rng
-        if dtype.kind in "iub":
+        if dtype.kind == "x":
+            values = rng.integers(0, 1 << dtype.itemsize_bits, shape).astype(dtype.storage)
+        elif dtype.kind in "iub":
             values = rng.integers(0, 8, shape).astype(dtype.storage)
         else:
             values = dtypes.encode(np.round(rng.standard_normal(shape) * 4).astype(np.float32) / 2, dtype)
         if space is Space.REGISTER:
             mine, mirror = self.core.new_register(3), self.reference.register(len(self.pairs), 3)
-            mirror.start = mine.start
-            self.reference.registers[mine.start] = 3
+            mirror.buffer = mine.buffer
+            self.reference.registers[mine.buffer] = 3
             self.pairs.append((mine, mirror))
             return mine, mirror
         if space is Space.HBM:
@@ -66,6 +71,23 @@ class Bench:
         self.reference.store_raw(mirror, values)
         self.pairs.append((mine, mirror))
         return mine, mirror
+
+    def indirect(self, pair, group):
+        """Random columns of a tile, as many as it has."""
+        tile = pair[0]
+        columns = -(-tile.elements // group)
+        offsets = self.rng.integers(0, tile.elements, (group, columns)).astype(np.int32)
+        table = np.tile(offsets, (tile.partitions // group, 1))
+        index = self.tensor(Space.SBUF, table.shape, dtypes.int32)
+        self.core.executor.store_raw(index[0], table)
+        self.reference.store_raw(index[1], table)
+        return tuple(
+            AccessPattern(
+                one.space, one.dtype, one.offset, ((0, one.elements),), start=one.start, partitions=one.partitions,
+                storage=one.storage, dynamic=Dynamic(DynamicKind.COLUMN, where, 1, one.elements, group),
+            )
+            for one, where in zip(pair, index, strict=True)
+        )  # fmt: skip
 
     def compare(self):
         for mine, mirror in self.pairs:
@@ -104,14 +126,14 @@ def immediate(rng, annotation, default):
     return default if default is not MISSING else None
 
 
-def build(cls, rng, bench):
-    """Two equal instances with random operands, one for each machine."""
+def build(cls, rng, bench, choice=DTYPES):
+    """Two equal instances with random operands, one for each machine; dtypes from ``choice`` where they are free."""
     hints = get_type_hints(cls)
     specs = dict(cls.operands)
     partitions = int(rng.choice([1, 2, 16, 32, 64, 128]))
     free = int(rng.choice([1, 2, 8, 24, 512]))
     shape = (partitions, free)
-    common = DTYPES[rng.integers(len(DTYPES))]
+    common = choice[rng.integers(len(choice))]
     mine, mirror = {}, {}
     for item in fields(cls):
         spec = specs.get(item.name)
@@ -133,7 +155,7 @@ def build(cls, rng, bench):
             dtype = dtypes.float32
         if spec.dtypes is not None:
             allowed = spec.dtypes(bench.core.target) if callable(spec.dtypes) else spec.dtypes
-            allowed = [dt for dt in sorted(allowed) if dtypes.dtype(dt).kind != "x"]
+            allowed = sorted(allowed)
             if dtype not in allowed and rng.random() < 0.9:
                 dtype = dtypes.dtype(allowed[rng.integers(len(allowed))])
         size = (partitions, 1) if spec.vector else shape
@@ -148,6 +170,9 @@ def build(cls, rng, bench):
         if space is Space.PSUM and math.prod(size[1:]) * dtype.itemsize > 2048:
             space = Space.SBUF
         operands = [bench.tensor(space, size, dtype) for _ in range(2 if spec.many else 1)]
+        group = TENSOR_GROUP if cls.engines == (Engine.tensor,) else GROUP
+        if spec.indirect and size[0] % group == 0 and bench.core.target.generation >= 4 and rng.random() < 0.3:
+            operands = [bench.indirect(operands[0], group)]
         mine[item.name] = tuple(o[0] for o in operands) if spec.many else operands[0][0]
         mirror[item.name] = tuple(o[1] for o in operands) if spec.many else operands[0][1]
     return cls(**mine), cls(**mirror)
@@ -184,22 +209,42 @@ def test_refused_or_equal(cls, target):
         spent = cost(template.work, template.engine, rates)
         assert spent.interval_ps >= 0
         assert spent.latency_ps >= 0
-        recorded = [str(pattern) for _, pattern in bench.core.program.operands(0)]
+        recorded = [pattern.words for _, pattern in bench.core.program.operands(0)]
         issued = []
         for name, _ in cls.operands:
             value = getattr(mine, name)
-            issued += [
-                str(v) for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, AccessPattern)
-            ]
-        assert recorded == issued
+            issued += [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, AccessPattern)]
+        issued += [v.dynamic.index for v in issued if v.dynamic is not None]
+        assert recorded == [v.words for v in issued]
         assert cls.mnemonic in next(bench.core.program.disassemble())
     if target.generation in cls.generations and cls.__name__ not in HARD_TO_HIT:
         assert executed, "no random instance was legal"
 
 
+@pytest.mark.parametrize("cls", INSTRUCTIONS.values(), ids=lambda cls: cls.__name__)
+def test_packed_numbers_and_scales_are_refused_or_equal(cls):
+    """Whatever cannot take packed numbers apart says so."""
+    rng = np.random.default_rng([cls.opcode, 44])
+    for _ in range(TRIES):
+        bench = Bench(rng, TARGETS["trn3"])
+        mine, mirror = build(cls, rng, bench, MX_DTYPES)
+        refused = None
+        try:
+            bench.core.issue(mine)
+        except REFUSALS as fault:
+            refused = fault
+        if refused:
+            assert refused.instruction == cls.mnemonic
+            continue
+        bench.reference.execute(mirror)
+        bench.compare()
+
+
 HARD_TO_HIT = {
     # legal operands hang together in ways that chance does not find; their own tests cover them
     "Activate2",
+    "CoreBarrier",
+    "SendRecv",
     "DmaTranspose",
     "DmaCompute",
     "LocalGather",
@@ -215,6 +260,8 @@ HARD_TO_HIT = {
     "TensorTranspose",
     "VectorTranspose",
     "Matmul",
+    "MatmulMx",
+    "QuantizeMx",
     "SetRngSeed",
     "RegisterLoad",
     "RegisterStore",

@@ -13,7 +13,6 @@ import nki.language as nl
 from isa.faults import (
     ConstraintFault,
     OutOfBoundsFault,
-    UnimplementedFault,
     UnverifiedFault,
 )
 
@@ -140,11 +139,6 @@ def test_patterns_outside_an_hbm_tensor(core):
 def test_negative_strides_are_not_documented(core):
     with pytest.raises(UnverifiedFault):
         hbm((8, 4))[0].ap([[-1, 4]], offset=3)
-
-
-def test_indirect_tensors_are_not_built(core):
-    with pytest.raises(UnimplementedFault, match="indirect"):
-        nl.ndarray((8, 4), nl.int32).indirect(nl.ndarray((8, 1), nl.int32))
 
 
 # --- one run-time index -----------------------------------------------------------------------------

@@ -96,6 +96,25 @@ def test_version_outside_of_kernels(monkeypatch):
     assert nisa.get_nc_version() == nisa.nc_version.gen4
 
 
+def test_handles_and_registers(core):
+    tile = nl.ndarray((4, 4), nl.float32)
+    first = nisa.memset(tile, 1.0)
+    assert isinstance(first, nisa.NkiInstruction)
+    register = nisa.register_alloc(3)
+    assert isinstance(register, nisa.VirtualRegister)
+    assert register.value == 3
+
+
+def test_members_without_effect(core):
+    """The defaults, said aloud."""
+    assert nisa.matmul_perf_mode.none.value == "none"
+    assert (nisa.dma_engine.dma, nisa.dma_engine.gpsimd_dma) == (1, 2)
+    psum = nl.ndarray((4, 4), nl.float32, buffer=nl.psum)
+    ones = nl.full((8, 4), 1.0, nl.bfloat16)
+    nisa.nc_matmul(psum, ones, ones, perf_mode=nisa.matmul_perf_mode.none)
+    assert (psum.numpy() == 8).all()
+
+
 def test_validation_error_is_the_constraint_fault():
     assert nisa.NkiValidationError is ConstraintFault
 
@@ -135,8 +154,10 @@ def test_missing_tensor(core):
 
 def test_enumerations_want_their_members(core):
     tile, source = nl.ndarray((4, 4), nl.float32), nl.shared_constant(np.zeros((4, 4), np.float32))
-    with pytest.raises(ConstraintFault, match=r"NKI 0\.2"):
-        nisa.dma_copy(tile, source, dge_mode=3)
+    with pytest.warns(NkiNote, match=r"none is meant, a number as in NKI 0\.2"):
+        nisa.dma_copy(tile, source, dge_mode=3)  # nki-library does
+    with pytest.raises(ConstraintFault, match="members"):
+        nisa.dma_copy(tile, source, dge_mode=4)
     nisa.dma_copy(tile, source, dge_mode=nisa.dge_mode.none)
     nisa.dma_copy(tile, source, oob_mode="skip")  # a member by its name
     with pytest.raises(ConstraintFault, match="members"):
@@ -157,6 +178,17 @@ def test_arguments_of_other_versions(core):
         nisa.tensor_copy(dst=tile, src=tile, dtype=nl.float32)
     with pytest.raises(ConstraintFault, match="mask"):
         nisa.tensor_copy(dst=tile, src=tile, mask=None)
+    hbm = nl.ndarray((4, 4), nl.float32, buffer=nl.private_hbm)
+    for call in (
+        lambda: nl.add(tile, tile, mask=True),
+        lambda: nl.load(hbm, mask=True),
+        lambda: nl.store(hbm, tile, mask=True),
+    ):
+        with pytest.raises(ConstraintFault, match="slice the operands") as caught:
+            call()
+        assert caught.value.file == __file__
+    with pytest.raises(TypeError, match=r"nl\.load\(\) got an unexpected keyword argument 'colour'"):
+        nl.load(hbm, colour=1)
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         nisa.tensor_copy(dst=tile, src=tile, colour=1)
     with pytest.raises(TypeError, match="missing"):

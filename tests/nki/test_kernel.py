@@ -22,7 +22,6 @@ from isa.faults import (
     ConstraintFault,
     KernelFault,
     OutOfBoundsFault,
-    UnimplementedFault,
     UninitializedReadFault,
 )
 
@@ -262,8 +261,7 @@ def test_launch_grids():
 
     assert kernel() == (0, 1, 0)
     assert kernel[1]() == (1, 1, 0)
-    with pytest.raises(UnimplementedFault, match="two cores"):
-        kernel[2]()
+    assert kernel[2]() == (1, 2, 0)
     for grid in (3, (2, 2), "1", True):
         with pytest.raises(ConstraintFault, match="one integer"):
             kernel[grid]
@@ -420,3 +418,31 @@ def test_depends_on():
 
     kernel(A)
     assert kernels.last_run().program.edges == [(1, 0)]
+
+
+def test_fields_of_dataclasses_default_to_none():
+    """As the NKI compiler has it; a default factory and a default keep their meaning."""
+    from dataclasses import field
+
+    @dataclass
+    class Sizes(nl.NKIObject):
+        rows: int
+        columns: int
+        names: list = field(default_factory=list)
+        depth: int = 2
+
+    sizes = Sizes(rows=3)
+    assert (sizes.rows, sizes.columns, sizes.names, sizes.depth) == (3, None, [], 2)
+
+    @dataclass
+    class More(Sizes):
+        more: int
+
+    assert (More(1, 2, more=5).columns, More(1).depth, More(1).more) == (2, 2, None)
+
+    @dataclass(frozen=True)
+    class Frozen(nl.NKIObject):
+        rows: int
+        columns: int
+
+    assert Frozen(1).columns is None

@@ -15,6 +15,7 @@ import nki.language as nl
 from isa.faults import ConstraintFault, KernelFault, OutOfBoundsFault
 from isa.target import TRN2
 from trn_sim.machine import Core, Options, use_core
+from trn_sim.nki._support import NkiNote
 
 
 def hbm(core, shape):
@@ -370,9 +371,9 @@ def test_looking_does_not_change_the_program(core):
     assert len(core.program) == before
 
 
-def test_no_truth_value(core):
-    with pytest.raises(KernelFault, match="truth value"):
-        bool(nl.zeros((8, 6), nl.float32))
+def test_a_tensor_is_true_with_a_note(core):
+    with pytest.warns(NkiNote, match="truth value"):
+        assert bool(nl.zeros((8, 6), nl.float32))
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isa.faults import InternalFault
 from perf_model.analysis import critical_path, slack_ps
 from perf_model.cost import ONE
 from perf_model.schedule import schedule, simulate
-from perf_model.stream import QUEUE, STORE_QUEUE, Column, Stream
+from perf_model.stream import AGENTS as PER_CORE
+from perf_model.stream import QUEUE, STORE_QUEUE, Column, Stream, join
 from tests.perf_model.script import assert_equal
 
 AGENTS = (1, 2, 3, 5, 6, QUEUE + 2, QUEUE + 3, QUEUE + 6, STORE_QUEUE + 2, STORE_QUEUE + 6)
@@ -68,6 +70,64 @@ def random_stream(seed, length, depth=4):
 def test_compiled_equals_readable(seed, length, depth):
     stream = random_stream(seed, length, depth)
     assert_equal(schedule(stream), simulate(stream))
+
+
+def random_cores(seed, cores, length, depth):
+    """Streams of cores that meet now and then, each time at an instruction of every core or of some."""
+    rng = np.random.default_rng(seed)
+    streams = [random_stream(seed + core, int(rng.integers(1, length + 1)), depth) for core in range(cores)]
+    at, meetings = [0] * cores, []
+    while True:
+        members = sorted(rng.permutation(cores)[: rng.integers(1, cores + 1)].tolist())
+        for core in members:
+            at[core] += int(rng.integers(1, 20))
+        if any(at[core] > len(streams[core]) for core in members):
+            return streams, meetings
+        meetings.append([(core, at[core] - 1) for core in members])
+
+
+def in_order(streams, meetings):
+    """Meetings without those that random edges put into a circle: an engine has to come to one before the next."""
+    kept = []
+    for meeting in meetings:
+        try:
+            simulate(join(streams, [*kept, meeting]))
+        except InternalFault:
+            continue
+        kept.append(meeting)
+    return kept
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1), cores=st.integers(2, 4), depth=st.integers(1, 8))
+def test_compiled_equals_readable_on_several_cores(seed, cores, depth):
+    streams, meetings = random_cores(seed, cores, 60, depth)
+    meetings = in_order(streams, meetings)
+    joined = join(streams, meetings)
+    result = schedule(joined)
+    assert_equal(result, simulate(joined))
+    first = np.cumsum([0, *map(len, streams)])
+    met = np.zeros(len(joined), bool)
+    for meeting in meetings:
+        places = [first[core] + index for core, index in meeting]
+        assert (result.start[places] >= (result.start - result.waited)[places].max()).all()
+        met[places] = True
+    assert not result.waited[~met].any()
+    assert (joined.agent() // PER_CORE == np.repeat(np.arange(cores), np.diff(first))).all()
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1), cores=st.integers(2, 4))
+def test_cores_that_do_not_meet_do_not_touch(seed, cores):
+    streams = [random_stream(seed + core, 100) for core in range(cores)]
+    result = schedule(join(streams, []))
+    first = 0
+    for stream in streams:
+        alone = schedule(stream)
+        part = slice(first, first + len(stream))
+        for name in ("start", "begin", "finish", "end", "bound", "waited"):
+            np.testing.assert_array_equal(getattr(result, name)[part], getattr(alone, name), err_msg=name)
+        first += len(stream)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

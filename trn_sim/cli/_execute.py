@@ -38,8 +38,10 @@ def guard(*, traceback: bool, as_json: bool) -> Iterator[None]:
         raise ScriptError(error, traceback=traceback, as_json=as_json) from None
 
 
-def execute(place: str, arguments: Iterable[str], *, seed: int, values: bool = True) -> Run:
+def execute(place: str, arguments: Iterable[str], *, seed: int, values: bool = True, cores: int | None = None) -> Run:
     """Run ``SCRIPT_OR_MODULE:FUNCTION`` on the inputs; returns the run (:class:`trn_sim.nki.kernel.Run`).
+
+    ``cores`` is the launch grid; None launches without one, on one core.
 
     Raises:
         click.UsageError: no such function, or inputs that do not fit it.
@@ -50,7 +52,10 @@ def execute(place: str, arguments: Iterable[str], *, seed: int, values: bool = T
 
     function = load_function(place)
     bound = bind(function, arguments, seed=seed)
-    return simulate(function).run(bound.args, bound.kwargs, Options.from_environment(values=values))
+    kernel = simulate(function)
+    if cores is not None:
+        kernel = kernel[cores]
+    return kernel.run(bound.args, bound.kwargs, Options.from_environment(values=values))
 
 
 def is_program(text: str) -> bool:

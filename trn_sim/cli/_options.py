@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "argument_option",
+    "cores_option",
     "json_option",
     "machine",
     "machine_options",
@@ -62,6 +63,11 @@ trace_option = click.option(
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress line and no summary.")
 traceback_option = click.option("--traceback", is_flag=True, help="Show the whole Python traceback of an error.")
 seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Seed of generated inputs.")
+cores_option = click.option(
+    "--cores",
+    type=click.IntRange(1, 2),
+    help="Launch grid: kernel[1], or kernel[2] on a pair of cores.  [default: none, one core]",
+)
 argument_option = click.option(
     "-a",
     "--arg",

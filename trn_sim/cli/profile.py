@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trn_sim.cli._execute import execute, guard, is_program, load_program
 from trn_sim.cli._options import (
     argument_option,
+    cores_option,
     json_option,
     machine,
     machine_options,
@@ -26,7 +27,7 @@ from trn_sim.cli._options import (
 from trn_sim.cli._progress import Progress, progress
 
 if TYPE_CHECKING:
-    from trn_sim.view.profile_report import ProfileReport
+    from trn_sim.view.report import Report
 
 __all__ = ["command", "profile"]
 
@@ -40,8 +41,9 @@ def profile(
     values: bool = True,
     trace: str | None = None,
     save_program: str | None = None,
+    cores: int | None = None,
     line: Progress | None = None,
-) -> ProfileReport:
+) -> Report:
     """Time ``SCRIPT_OR_MODULE:FUNCTION`` with inputs, or a saved program (a name ending in .npz) once more.
 
     Args:
@@ -49,15 +51,16 @@ def profile(
         target: generation for a saved program; None is the one that recorded it.
         values: False issues and times the instructions without computing values.
         trace: file for a trace.
-        save_program: file for the recorded program.
+        save_program: file for the recorded program; on several cores one file each, ``name.core0.npz`` and so on.
+        cores: launch grid.
         line: progress line to tell the stages to.
 
     Raises:
         click.UsageError: nothing of that name, or inputs that do not fit.
         Exception: whatever the kernel raises; then no file is written.
     """
-    from trn_sim.view.profile_report import ProfileReport
-    from trn_sim.view.timeline import timeline
+    from trn_sim.view.launch_report import report_of
+    from trn_sim.view.timeline import timelines
     from trn_sim.view.trace import open_trace
 
     with ExitStack() as stack:
@@ -67,29 +70,35 @@ def profile(
             from memory_model.hazards import edges
             from perf_model.profile import profile as time_program
 
+            if cores is not None:
+                raise click.UsageError(f"{what} is a saved program of one core: --cores has no use")
             program = load_program(what, arguments)
+            programs = [program]
             kernel = Path(what).stem
             if line is not None:
                 line.stage(f"timing {kernel}")
-            result = time_program(program, edges(program), target=target)
+            result: Any = time_program(program, edges(program), target=target)
         else:
-            run = execute(what, arguments, seed=seed, values=values)
-            program, kernel = run.program, run.kernel
+            run = execute(what, arguments, seed=seed, values=values, cores=cores)
+            programs, kernel = [core.program for core in run.cores], run.kernel
             if line is not None:
                 line.stage(f"timing {kernel}")
             result = run.profile
         if pending is not None:
             if line is not None:
                 line.stage("writing the trace")
-            pending.add(timeline(kernel, result))
+            pending.add(*timelines(kernel, result))
         if save_program is not None:
-            program.save(save_program)
-    return ProfileReport(kernel, result.as_dict())
+            path = Path(save_program)
+            for number, program in enumerate(programs):
+                program.save(path if len(programs) == 1 else path.with_suffix(f".core{number}.npz"))
+    return report_of(kernel, result)
 
 
 @click.command("profile", short_help="Time one kernel, in detail.")
 @click.argument("what", metavar="SCRIPT_OR_MODULE:FUNCTION | PROGRAM.npz")
 @argument_option
+@cores_option
 @seed_option
 @machine_options
 @click.option(
@@ -109,6 +118,7 @@ def profile(
 def command(
     what: str,
     arguments: tuple[str, ...],
+    cores: int | None,
     seed: int,
     target: str | None,
     uninitialized: str | None,
@@ -145,6 +155,7 @@ def command(
             values=not no_values,
             trace=trace,
             save_program=save_program,
+            cores=cores,
             line=line,
         )
     show(report, as_json=as_json, output=output)

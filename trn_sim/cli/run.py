@@ -43,7 +43,7 @@ class RunReport(Report):
     Attributes:
         script: what ran.
         exit_code: the script's own.
-        runs: per kernel run: kernel, target, instructions, times in nanoseconds, what bounds it, seconds on the host.
+        runs: per kernel run: kernel, target, cores, instructions, times in nanoseconds, what bounds it, seconds on the host.
         profiles: the whole reports, where asked for.
     """
 
@@ -134,8 +134,8 @@ def run_script(
 def _observed(report: RunReport, *, profiles: bool, trace: Trace | None) -> Iterator[None]:
     """Note every kernel run of the block that ends well."""
     from trn_sim.nki.kernel import on_run
-    from trn_sim.view.profile_report import ProfileReport
-    from trn_sim.view.timeline import timeline
+    from trn_sim.view.launch_report import report_of
+    from trn_sim.view.timeline import timelines
 
     def note(run: Run) -> None:
         if run.error is not None:
@@ -145,7 +145,8 @@ def _observed(report: RunReport, *, profiles: bool, trace: Trace | None) -> Iter
             {
                 "kernel": run.kernel,
                 "target": run.program.target.name,
-                "instructions": len(run.program),
+                "cores": len(run.cores),
+                "instructions": sum(len(core.program) for core in run.cores),
                 "total_ns": profile.total_ns,
                 "band_ns": list(profile.band_ns),
                 "bound_by": profile.bound_by,
@@ -153,9 +154,9 @@ def _observed(report: RunReport, *, profiles: bool, trace: Trace | None) -> Iter
             }
         )
         if profiles:
-            report.profiles.append(ProfileReport(run.kernel, profile.as_dict()))
+            report.profiles.append(report_of(run.kernel, profile))
         if trace is not None:
-            trace.add(timeline(run.kernel, profile))
+            trace.add(*timelines(run.kernel, profile))
 
     on_run.append(note)
     try:

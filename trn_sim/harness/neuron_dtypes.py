@@ -85,6 +85,12 @@ class PackedArray(np.ndarray[Any, Any]):
 
 
 def _packed(dtype: Any) -> DType | None:
+    if isinstance(dtype, np.dtype):
+        try:
+            found = dtypes.dtype(dtype)  # the name of its field says what it holds
+        except TypeError:
+            return None
+        return found if found.element is not None else None
     return next((dt for dt in _PACKED if dt == str(dtype)), None)
 
 
@@ -146,6 +152,7 @@ def sizeinbytes(dtype: Any) -> int:
 
 
 def register() -> None:
-    """Let numpy find the packed formats by name, as the unsigned integers that hold them: ``np.empty(n, nl.x4)``."""
+    """Let numpy find the packed formats by name, as structures of one field of that name:
+    ``np.zeros(n, nl.float4_e2m1fn_x4)`` takes packed numbers, and becomes a packed tensor in a kernel."""
     for dt in _PACKED:
-        np.sctypeDict[str(dt)] = dt.storage.type
+        np.sctypeDict[str(dt)] = dtypes.labelled(dt)  # type: ignore[assignment]

@@ -180,6 +180,8 @@ class Strided(NKIObject):
         return pairs
 
     def _view(self, shape: Ints, strides: Ints, offset: int) -> Self:
+        if self._dynamic is not None and self._is_indirect_columns:
+            self._keep_columns(shape, strides, offset)
         view: Self = _new(self.__class__)
         view.shape = shape
         view.strides = strides
@@ -192,6 +194,18 @@ class Strided(NKIObject):
         view._dynamic = self._dynamic
         view._operand = None
         return view
+
+    @property
+    def _is_indirect_columns(self) -> bool:
+        return self._dynamic is not None and self._dynamic.kind is DynamicKind.COLUMN
+
+    def _keep_columns(self, shape: Ints, strides: Ints, offset: int) -> None:
+        if (shape, strides, offset) != (self.shape, self.strides, self.offset):
+            raise self._refuse(
+                "is indirect, so no other view of it can be taken",
+                limit="an operand as it is",
+                advice="take the view first and .indirect of it, with the offsets that are meant",
+            )
 
     @property
     def _is_vector(self) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from isa.faults import Fault, KernelFault
+from isa.faults import ConstraintFault, Fault, KernelFault
 from trn_sim._source import user_location
 from trn_sim.machine import Core, core_stack
 
-__all__ = ["NkiNote", "OldNameFault", "located", "note", "running_core"]
+__all__ = ["NkiNote", "OldNameFault", "located", "note", "running_core", "unexpected"]
 
 _F = TypeVar("_F", bound=Fault)
 _noted: set[tuple[str, str, int]] = set()
@@ -44,3 +44,26 @@ def running_core() -> Core | None:
     """The core of the present kernel, or None outside of kernels."""
     stack = core_stack()
     return stack[-1] if stack else None
+
+
+def unexpected(function: str, extra: dict[str, Any]) -> None:
+    """Arguments of other NKI versions: explained, and dropped where they had no effect on values of equal dtypes.
+
+    Raises:
+        ConstraintFault: a mask.
+        TypeError: no version of NKI has the argument.
+    """
+    for argument in extra:
+        if argument == "dtype":
+            note(f"{function}(dtype=...) has no effect: the result has the dtype of dst (NKI 0.3 and later)")
+        elif argument == "mask":
+            raise located(
+                ConstraintFault(
+                    f"mask={extra[argument]!r}",
+                    instruction=function,
+                    limit="masks belong to the old namespace neuronxcc.nki",
+                    advice="slice the operands to the part that is meant",
+                )
+            )
+        else:
+            raise TypeError(f"{function}() got an unexpected keyword argument '{argument}'")

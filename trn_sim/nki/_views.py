@@ -13,7 +13,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from isa.faults import OutOfBoundsFault, UnimplementedFault, UnverifiedFault
+from isa.faults import OutOfBoundsFault, UnverifiedFault
+from isa.indirect import GROUP
+from isa.operands import Dynamic, DynamicKind
 from trn_sim.nki import _layout
 from trn_sim.nki._run_time import RunTime
 from trn_sim.nki._strided import Ints, Strided, dtype_of
@@ -326,13 +328,44 @@ class Views(RunTime):
         return view
 
     def indirect(self, index: Strided, num_elem: int | None = None) -> Self:
-        """Tensor indirection of NeuronCore-v4: not built yet."""
-        raise located(
-            UnimplementedFault(
-                "NkiTensor.indirect (tensor indirection of NeuronCore-v4) is not built yet",
-                advice="gather inside SBUF with nisa.nc_n_gather or nisa.local_gather",
+        """Columns picked at run time, on NeuronCore-v4: gathered where an instruction reads them, scattered to where it
+        writes.
+
+        Args:
+            index: (P, K) offsets in SBUF, P as in this view.  Offset i counts elements of a partition from the start of
+                this view, and is ``index[i % G, i // G]``: G is 32 on the Tensor Engine and 16 on others.
+            num_elem: number of offsets; None takes ``index.size``, as many as one group of G partitions may hold.
+
+        Returns:
+            A view (P, num_elem) for the operands of instructions that take one; no other view can be taken of it.
+
+        Raises:
+            ConstraintFault: an HBM tensor, a view with gaps, an index that does not fit.
+        """
+        self._not_twice()
+        if not self._row:
+            raise self._refuse(
+                "is indexed by offsets of columns",
+                limit="SBUF and PSUM",
+                advice="HBM rows are gathered with .vector_select or .ap(vector_offset=)",
             )
-        )
+        if not self.is_contiguous():
+            raise self._refuse(
+                "has gaps, so offsets of its columns mean nothing",
+                limit="free dimensions that are contiguous in memory",
+                advice="take .indirect of the whole tile, and put the gaps into the offsets",
+            )
+        if not isinstance(index, Strided) or len(index.shape) < 2 or index.shape[0] != self.shape[0]:
+            raise self._refuse(
+                f"got {index!r} as offsets of its columns", limit=f"a tile in SBUF of shape ({self.shape[0]}, K)"
+            )
+        count = index.size if num_elem is None else as_index(num_elem)
+        if count < 1:
+            raise self._refuse(f"is indexed by {count} offsets", limit="one and more")
+        view = self._view((self.shape[0], count), (self._row, 0), self.offset)
+        columns = prod(self.shape[1:])
+        view._dynamic = Dynamic(DynamicKind.COLUMN, index.operand(), 1, columns, GROUP)
+        return view
 
     # --- parts of the above -----------------------------------------------------------------------
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from isa.faults import ConstraintFault, Fault, KernelFault, UnimplementedFault
+from isa.faults import ConstraintFault, Fault, KernelFault
 from isa.program import Program
 from trn_sim._source import user_location
-from trn_sim.machine import Core, Options, use_core
+from trn_sim.machine import Core, Options, launch_profile, use_core
 from trn_sim.nki import _launch
+from trn_sim.nki._cores import agreed, make_cores, run_cores
 from trn_sim.nki._host import Arguments, is_host_array, walk
 from trn_sim.nki._support import located, note, running_core
 from trn_sim.nki.tensor import NkiTensor
@@ -31,15 +32,15 @@ class Run:
 
     Attributes:
         kernel: name of the kernel.
-        core: the core with its memories and its recorded program.
+        cores: the cores with their memories and their recorded programs: one, a pair, or those of all ranks.
         inputs: name, shape, dtype of each array, and other arguments, as text.
-        result: what the kernel returned, as arrays.
+        result: what the kernel returned, as arrays; of a launch on ranks, a list by rank.
         seconds: time the simulation took on the host.
         error: the exception that ended the kernel, a :class:`Fault` or the kernel's own, or None.
     """
 
     kernel: str
-    core: Core
+    cores: list[Core]
     inputs: list[str]
     result: Any = None
     seconds: float = 0.0
@@ -47,15 +48,21 @@ class Run:
     _profile: Any = field(default=None, repr=False)
 
     @property
+    def core(self) -> Core:
+        """The core, the first of several."""
+        return self.cores[0]
+
+    @property
     def program(self) -> Program:
-        """The recorded instruction stream."""
+        """The recorded instruction stream, of the first core."""
         return self.core.program
 
     @property
     def profile(self) -> Any:
-        """Modelled time and counters (:class:`perf_model.profile.Profile`); computed on first use."""
+        """Modelled time and counters, computed on first use: a :class:`perf_model.profile.Profile`, on several cores a
+        :class:`perf_model.launch.LaunchProfile`."""
         if self._profile is None:
-            self._profile = self.core.profile()
+            self._profile = launch_profile(self.cores)
         return self._profile
 
 
@@ -63,6 +70,9 @@ on_run: list[Callable[[Run], None]] = []
 """Called with the :class:`Run` after every kernel, also after one that ended with a fault."""
 
 _last: Run | None = None
+
+FIRST_PAIRS = 3
+"""The first generation with pairs of cores."""
 
 
 def last_run() -> Run:
@@ -121,7 +131,7 @@ class Kernel:
         return twin
 
     def __getitem__(self, cores: Any) -> Kernel:
-        """The kernel for a number of logical cores: 1, or 2 for a pair (not built yet)."""
+        """The kernel for a number of physical cores: 1, or 2 for a pair that works as one logical core."""
         if cores.__class__ is not int or cores not in (1, 2):
             raise located(
                 ConstraintFault(
@@ -171,42 +181,78 @@ class Kernel:
         return tensors or not arrays
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Run:
-        """Run the kernel on a fresh core.
+        """Run the kernel on fresh cores: on one, or on the pair that ``kernel[2]`` asks for.
 
         Raises:
             Fault: the kernel breaks a rule; ``last_run`` keeps what happened until then.
         """
+        run = Run(self.name, self._cores(options, ranks=1), [])
+        self._note(run, lambda: self._launch(run, [(args, kwargs)])[0])
+        return run
+
+    def run_ranks(self, inputs: Sequence[tuple[tuple[Any, ...], dict[str, Any]]], options: Options) -> Run:
+        """Run the kernel on one rank for each entry of ``inputs``; the result is a list by rank."""
+        run = Run(self.name, self._cores(options, ranks=len(inputs)), [])
+        self._note(run, lambda: self._launch(run, inputs))
+        return run
+
+    def _note(self, run: Run, body: Callable[[], Any]) -> None:
+        """Put the result of ``body``, its time and its error into ``run``, and tell everybody who wants to know."""
         global _last
-        if self._grid == (2,):
-            raise located(
-                UnimplementedFault(
-                    f"{self.name}[2]: two cores (LNC2) are not built yet", advice="run it on one core: kernel(...)"
-                )
-            )
-        core = Core(options)
-        arguments = Arguments(core)
-        run = Run(self.name, core, [])
         start = time.perf_counter()
         try:
-            with use_core(core), _launch.launch(self._grid):
-                args, kwargs = self._take(arguments, args, kwargs, run.inputs)
-                returned = self.function(*args, **kwargs)
-                core.finish()
-                self._add_edges(core)
-                arguments.finish()
-                run.result = walk(returned, arguments.give, "the result")
+            run.result = body()
         except BaseException as error:
             run.error = error
             if isinstance(error, Fault):
                 error.locate(*user_location(1))
-                error.target = error.target or str(core.target)
+                error.target = error.target or str(run.core.target)
             raise
         finally:
             run.seconds = time.perf_counter() - start
             self.last_run = _last = run
             for callback in on_run:
                 callback(run)
-        return run
+
+    def _launch(self, run: Run, inputs: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Any]:
+        """Run the function on ``run.cores``; inputs and results by rank."""
+        cores = run.cores
+        width = cores[0].place.cores
+        ranks = [cores[first : first + width] for first in range(0, len(cores), width)]
+        arguments = [Arguments(own[0]) for own in ranks]
+        bodies = []
+        for core in cores:
+            rank = core.place.rank
+            with use_core(ranks[rank][0]):
+                args, kwargs = self._take(arguments[rank], *inputs[rank], run.inputs if core is cores[0] else [])
+            bodies.append(functools.partial(self._body, core, args, kwargs))
+        returned = run_cores(cores, bodies)
+        self._add_edges(cores)
+        results = []
+        for rank, own in enumerate(ranks):
+            with use_core(own[0]):
+                arguments[rank].finish()
+                mine = agreed(returned[rank * width : (rank + 1) * width])
+                results.append(walk(mine, arguments[rank].give, "the result"))
+        return results
+
+    def _body(self, core: Core, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with use_core(core), _launch.launch(self._grid):
+            returned = self.function(*args, **kwargs)
+            core.finish()
+            return returned
+
+    def _cores(self, options: Options, *, ranks: int) -> list[Core]:
+        cores = self._grid[0] if self._grid else 1
+        if cores > 1 and options.target.generation < FIRST_PAIRS:
+            raise located(
+                ConstraintFault(
+                    f"{self.name}[{cores}]: two cores of this generation do not make a pair (LNC2)",
+                    limit="one core; two on NeuronCore-v3 and later",
+                    target=str(options.target),
+                )
+            )
+        return make_cores(options, cores=cores, ranks=ranks)
 
     def _take(
         self, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any], summary: list[str]
@@ -220,29 +266,39 @@ class Kernel:
             summary.append(f"{name}: {text}")
         return args, kwargs
 
-    def _add_edges(self, core: Core) -> None:
+    def _add_edges(self, cores: Sequence[Core]) -> None:
         if not self._schedule:
             return
-        places: dict[str, list[int]] = {}
-        for position, name in sorted(core.program.names.items()):
-            places.setdefault(name, []).append(position)
+        known = dict.fromkeys(name for core in cores for _, name in sorted(core.program.names.items()))
         for after, producers in self._schedule:
             for name in (after, *producers):
-                if name not in places:
-                    known = ", ".join(f"'{one}'" for one in places) or "none"
+                if name not in known:
+                    names = ", ".join(f"'{one}'" for one in known) or "none"
                     raise KernelFault(
                         f"with_schedule: no instruction is called '{name}'",
-                        advice=f"give it name=...; the names are: {known}",
+                        advice=f"give it name=...; the names are: {names}",
                     )
-            for before in producers:
-                for consumer in places[after]:
-                    earlier = [position for position in places[before] if position < consumer]
-                    if not earlier:
-                        raise KernelFault(
-                            f"with_schedule: '{after}' waits for '{before}', which is issued after it",
-                            limit="the producer comes before the consumer in the program",
-                        )
-                    core.add_edge(consumer, earlier[-1])
+        for core in cores:
+            places: dict[str, list[int]] = {}
+            for position, name in sorted(core.program.names.items()):
+                places.setdefault(name, []).append(position)
+            for after, producers in self._schedule:
+                for before in producers:
+                    self._order(core, after, before, places)
+
+    @staticmethod
+    def _order(core: Core, after: str, before: str, places: dict[str, list[int]]) -> None:
+        """Instructions ``after`` wait for the last ``before`` in front of them; a core may have neither."""
+        if before not in places:
+            return
+        for consumer in places.get(after, []):
+            earlier = [position for position in places[before] if position < consumer]
+            if not earlier:
+                raise KernelFault(
+                    f"with_schedule: '{after}' waits for '{before}', which is issued after it",
+                    limit="the producer comes before the consumer in the program",
+                )
+            core.add_edge(consumer, earlier[-1])
 
     def __repr__(self) -> str:
         return f"<nki kernel {self.name}>"

@@ -15,8 +15,9 @@ class NKIObject:
     """Base of classes that kernels use, dataclasses or not.
 
     The NKI compiler makes the initializer from the attributes of the class, annotated or not, with ``@dataclass`` and
-    without.  So here: plain class attributes count as fields of a dataclass, and without ``@dataclass`` and
-    ``__init__`` the attributes are the arguments, those without a value defaulting to None.
+    without.  So here: plain class attributes count as fields of a dataclass, without ``@dataclass`` and ``__init__``
+    the attributes are the arguments, and those without a value default to None, in dataclasses too (kernels of AWS
+    leave some out).
     """
 
     __slots__ = ()
@@ -28,6 +29,9 @@ class NKIObject:
             if not name.startswith("_") and isinstance(value, _PLAIN):
                 annotations.setdefault(name, Any)
         cls.__annotations__ = annotations
+        for name, annotation in annotations.items():
+            if not hasattr(cls, name) and "ClassVar" not in str(annotation) and "KW_ONLY" not in str(annotation):
+                setattr(cls, name, None)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = [name for cls in reversed(type(self).__mro__) for name in get_annotations(cls)]

@@ -11,7 +11,7 @@ import numpy as np
 from isa.activation import ACTIVATIONS, ActivationFunction
 from isa.alu import ALU_OPS, AluOp
 from isa.faults import ConstraintFault
-from trn_sim.nki._support import located
+from trn_sim.nki._support import located, unexpected
 
 __all__ = ["Op", "activation_of", "alu_of", "constant", "operator"]
 
@@ -33,6 +33,8 @@ class Op:
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if "mask" in kwargs:
+            unexpected(f"nl.{self.name}", {"mask": kwargs["mask"]})
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:

@@ -94,7 +94,7 @@ class VirtualRegister:
     __index__ = __int__ = __float__ = _refuse
 
     def __repr__(self) -> str:
-        text = f"<VirtualRegister r{self._operand.start}"
+        text = f"<VirtualRegister r{self._operand.buffer}"
         with suppress(Fault):  # outside of a kernel: a repr never fails
             text += f" = {self.value}"
         return text + (" frozen>" if self.frozen else ">")

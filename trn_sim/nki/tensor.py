@@ -17,7 +17,7 @@ import numpy.typing as npt
 from isa.faults import Fault, KernelFault
 from trn_sim.machine import current_core
 from trn_sim.nki._strided import dtype_of
-from trn_sim.nki._support import located
+from trn_sim.nki._support import located, note
 from trn_sim.nki._views import Views
 from trn_sim.nki.register import VirtualRegister
 
@@ -188,6 +188,8 @@ class NkiTensor(Views):
         """
         if self._is_vector:
             raise self._refuse("has one run-time index per row; copy it with nisa.dma_copy to look at it")
+        if self._is_indirect_columns:
+            raise self._refuse("is indirect; copy it with nisa.tensor_copy to look at it")
         return np.asarray(current_core().peek(self.operand()).reshape(self.shape))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -211,14 +213,12 @@ class NkiTensor(Views):
         return f"{text}>\n{values}"
 
     def __bool__(self) -> bool:
-        raise located(
-            KernelFault(
-                f"the truth value of {self._label} is not known to Python",
-                limit="values exist on the chip only; the NKI compiler sees none",
-                advice="compare with None by 'is'; load a value into a register for 'while'; "
-                "select values with nl.where or nisa.select_reduce",
-            )
+        """True: there is a tensor.  Kernels of AWS test optional arguments so; values are not known to Python."""
+        note(
+            "the truth value of a tensor is True whatever it holds: values exist on the chip only; test for None by "
+            "'is not None'; load a value into a register for 'while'; select values with nl.where"
         )
+        return True
 
     def __getattr__(self, name: str) -> NoReturn:
         advice = _OLD_MEMBERS.get(name)

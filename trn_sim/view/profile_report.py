@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["ProfileReport"]
+__all__ = ["ProfileReport", "share_of", "table_of"]
 
 BAR = 20  # characters for 100 %
 ROWS = 10  # of the tables that can be long
@@ -71,29 +71,29 @@ class ProfileReport(Report):
                 f"{bytes_text(s['hbm_read_bytes'] + s['hbm_write_bytes'])} moved",
             )
         )
-        table = _table(("", LABEL, False), ("", None, False))
+        table = table_of(("", LABEL, False), ("", None, False))
         for label, words in rows:
             table.add_row(label, words)
         console.print(table)
 
     def _busy(self, console: Console) -> None:
         s = self.data["summary"]
-        table = _table(("Busy", LABEL, False), ("", 7, True), ("", BAR, False), ("", None, False))
+        table = table_of(("Busy", LABEL, False), ("", 7, True), ("", BAR, False), ("", None, False))
         for row in self.data["engines"]:
             words = (
                 f"{plural(row['instructions'], 'instruction')}, {row['critical_percent']:.1f} % of the critical path"
             )
-            table.add_row(row["engine"], *_share(row["active_percent"]), words if row["instructions"] else "")
+            table.add_row(row["engine"], *share_of(row["active_percent"]), words if row["instructions"] else "")
         engines = f"any data moves; the DMA engines are {s['dma_engine_busy_percent']:.1f} % busy"
-        table.add_row("DMA", *_share(s["dma_active_time_percent"]), engines)
+        table.add_row("DMA", *share_of(s["dma_active_time_percent"]), engines)
         for row in self.data["dma_queues"]:
             words = f"{plural(row['transfers'], 'transfer')}, {bytes_text(row['transferred_bytes'])}"
-            table.add_row(f"  {row['queue']} queue", *_share(row["active_percent"]), words)
+            table.add_row(f"  {row['queue']} queue", *share_of(row["active_percent"]), words)
         _section(console, table)
 
     def _bytes(self, console: Console) -> None:
         s = self.data["summary"]
-        table = _table(("Bytes", LABEL, False), ("read", 10, True), ("written", 10, True))
+        table = table_of(("Bytes", LABEL, False), ("read", 10, True), ("written", 10, True))
         for memory in ("hbm", "sbuf", "psum"):
             read, written = (bytes_text(s[f"{memory}_{way}_bytes"]) for way in ("read", "write"))
             table.add_row(memory.upper(), read, written)
@@ -101,7 +101,7 @@ class ProfileReport(Report):
 
     def _instructions(self, console: Console) -> None:
         rows = self.data["instructions"]
-        table = _table(
+        table = table_of(
             ("Instructions", 26, False), ("", 8, False), ("count", 9, True), ("time", 9, True), ("", 7, True)
         )
         for row in rows[:ROWS]:
@@ -113,7 +113,7 @@ class ProfileReport(Report):
         from rich.text import Text
 
         rows = self.data["source_lines"]
-        table = _table(("Source lines", 26, False), ("critical", 9, True), ("", 7, True), ("", None, False))
+        table = table_of(("Source lines", 26, False), ("critical", 9, True), ("", 7, True), ("", None, False))
         for row in rows[:ROWS]:
             code = Text(linecache.getline(row["file"], row["line"]).strip(), no_wrap=True, overflow="ellipsis")
             place = f"{os.path.basename(row['file'])}:{row['line']}"
@@ -121,13 +121,13 @@ class ProfileReport(Report):
         _section(console, table, more=len(rows) - ROWS)
 
     def _critical(self, console: Console) -> None:
-        table = _table(("Critical path", 26, False), ("time", 9, True), ("", 7, True), ("", BAR, False))
+        table = table_of(("Critical path", 26, False), ("time", 9, True), ("", 7, True), ("", BAR, False))
         for row in self.data["critical_path"]:
-            table.add_row(row["part"], duration(row["ns"]), *_share(row["percent"]))
+            table.add_row(row["part"], duration(row["ns"]), *share_of(row["percent"]))
         _section(console, table)
 
 
-def _table(*columns: tuple[str, int | None, bool]) -> Table:
+def table_of(*columns: tuple[str, int | None, bool]) -> Table:
     """A table without lines from (heading, width, to the right); without headings where the first has none."""
     from rich.table import Table
 
@@ -145,6 +145,6 @@ def _section(console: Console, table: Table, *, more: int = 0) -> None:
         console.print(f"and {more} more, in --json")
 
 
-def _share(percent: float) -> tuple[str, str]:
+def share_of(percent: float) -> tuple[str, str]:
     """The number and a bar."""
     return f"{percent:.1f} %", "#" * round(percent * BAR / 100)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perf_model.launch import LaunchProfile
     from perf_model.profile import Profile
 
-__all__ = ["Counter", "Slice", "Timeline", "assign_lanes", "timeline"]
+__all__ = ["Counter", "Slice", "Timeline", "assign_lanes", "timeline", "timelines"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -97,6 +98,15 @@ def timeline(kernel: str, profile: Profile) -> Timeline:
         slices=_Slices(profile),
         counters=[Counter("HBM bandwidth", "GB/s", _hbm_points(profile))],
     )
+
+
+def timelines(kernel: str, profile: Profile | LaunchProfile) -> list[Timeline]:
+    """The time lines of a profile of one core or of several, which begin at the same time."""
+    from perf_model.launch import LaunchProfile
+
+    if not isinstance(profile, LaunchProfile):
+        return [timeline(kernel, profile)]
+    return [timeline(f"{kernel}, {title}", core) for title, core in zip(profile.titles, profile.cores, strict=True)]
 
 
 def _ns(ps: int) -> int:

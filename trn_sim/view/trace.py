@@ -30,10 +30,11 @@ class Trace:
         self._writer = writer
         self._end_ns = 0
 
-    def add(self, timeline: Timeline) -> None:
-        """Append a run behind the ones before."""
-        self._writer.add(timeline, offset_ns=self._end_ns)
-        self._end_ns += timeline.end_ns + GAP_NS
+    def add(self, *timelines: Timeline) -> None:
+        """Append a run behind the ones before; the time lines of its cores begin together."""
+        for timeline in timelines:
+            self._writer.add(timeline, offset_ns=self._end_ns)
+        self._end_ns += max(timeline.end_ns for timeline in timelines) + GAP_NS
 
 
 @contextmanager

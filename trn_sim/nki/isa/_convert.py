@@ -12,7 +12,7 @@ from isa.activation import ActivationFunction
 from isa.alu import AluOp
 from isa.faults import ConstraintFault
 from isa.operands import AccessPattern
-from trn_sim.nki._support import located
+from trn_sim.nki._support import located, note
 from trn_sim.nki.operator import activation_of, alu_of
 from trn_sim.nki.register import VirtualRegister
 from trn_sim.nki.tensor import NkiTensor
@@ -116,15 +116,16 @@ def _enum(kind: type[Enum]) -> Converter:
             return value
         if isinstance(value, str) and value in kind.__members__:
             return kind[value]
+        if value.__class__ is int and value in kind._value2member_map_:
+            member = kind(value)
+            note(f"{operand}={value}: {kind.__name__}.{member.name} is meant, a number as in NKI 0.2; 0.3 refuses it")
+            return member
         names = ", ".join(kind.__members__)
         raise located(
             ConstraintFault(
                 f"{operand}={value!r} is not a member of {kind.__name__}",
                 instruction=instruction,
                 limit=f"members: {names}",
-                advice="numbers were accepted by NKI 0.2; name the member since 0.3"
-                if isinstance(value, int)
-                else None,
             )
         )
 

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
+from isa.engine import Engine
 from isa.faults import ConstraintFault
+from isa.indirect import for_tensor_engine
 from isa.instruction import Instruction
 from trn_sim.machine import Core, current_core
-from trn_sim.nki._support import located, note
+from trn_sim.nki._support import located, unexpected
 from trn_sim.nki.isa._convert import (
     immediate_converter,
     optional_operand,
@@ -53,24 +55,6 @@ class NkiInstruction:
         return f"<NkiInstruction {self.position}>"
 
 
-def _unexpected(instruction: str, extra: dict[str, Any]) -> None:
-    """Arguments of other NKI versions: explained, and dropped where they had no effect on values of equal dtypes."""
-    for argument in extra:
-        if argument == "dtype":
-            note(f"{instruction}(dtype=...) has no effect: the result has the dtype of dst (NKI 0.3 and later)")
-        elif argument == "mask":
-            raise located(
-                ConstraintFault(
-                    f"mask={extra[argument]!r}",
-                    instruction=instruction,
-                    limit="masks belong to the old namespace neuronxcc.nki",
-                    advice="slice the operands to the part that is meant",
-                )
-            )
-        else:
-            raise TypeError(f"{instruction}() got an unexpected keyword argument '{argument}'")
-
-
 def function(cls: type[Instruction], *, summary: str | None = None) -> Callable[..., NkiInstruction]:
     """The ``nki.isa`` function of one instruction class."""
     mnemonic = cls.mnemonic
@@ -81,11 +65,12 @@ def function(cls: type[Instruction], *, summary: str | None = None) -> Callable[
         "NkiTensor": NkiTensor,
         "cls": cls,
         "current_core": current_core,
+        "for_tensor_engine": for_tensor_engine,
         "optional_operand": optional_operand,
         "scalar_operand": scalar_operand,
         "tensor_operand": tensor_operand,
         "tensor_operands": tensor_operands,
-        "unexpected": _unexpected,
+        "unexpected": unexpected,
     }
     header: list[str] = []
     arguments: list[str] = []
@@ -110,9 +95,10 @@ def function(cls: type[Instruction], *, summary: str | None = None) -> Callable[
             arguments.append(f"tensor_operands({where})")
         else:
             convert = "scalar_operand" if spec.scalar else "optional_operand" if spec.optional else "tensor_operand"
-            arguments.append(
-                f"({name}._operand or {name}.operand()) if {name}.__class__ is NkiTensor else {convert}({where})"
-            )
+            argument = f"({name}._operand or {name}.operand()) if {name}.__class__ is NkiTensor else {convert}({where})"
+            if spec.indirect and cls.engines == (Engine.tensor,):
+                argument = f"for_tensor_engine({argument})"
+            arguments.append(argument)
     parameters.append(inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None))
     source = "\n".join(
         [

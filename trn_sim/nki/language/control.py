@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from math import prod
 from typing import Any
 
 from isa.alu import ALU_OPS
@@ -125,15 +126,15 @@ def while_loop(init: Any, body_fun: Callable[[VirtualRegister], VirtualRegister]
 
 
 def program_id(axis: int = 0) -> int:
-    """Position of this core in the launch grid: 0, one core runs a kernel."""
+    """Position of this core in the launch grid."""
     _check_axis(axis)
-    return 0
+    return current_core().place.core
 
 
 def num_programs(axes: int = 0) -> int:
     """Cores in the launch grid along ``axes``."""
     _check_axis(axes)
-    return 1
+    return prod(_launch.grid())
 
 
 def _check_axis(axis: Any) -> None:

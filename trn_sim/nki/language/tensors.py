@@ -20,13 +20,12 @@ from isa.engine import Engine
 from isa.faults import ConstraintFault
 from trn_sim.machine import current_core
 from trn_sim.nki import isa as nisa
-from trn_sim.nki._support import located, note
+from trn_sim.nki._support import located, note, unexpected
 from trn_sim.nki.operator import operator
 from trn_sim.nki.regions import MemoryRegion, region
 from trn_sim.nki.tensor import DynamicSlice, NkiTensor, dtype_of
 
 __all__ = [
-    "assign",
     "broadcast_to",
     "copy",
     "device_print",
@@ -98,8 +97,8 @@ def ndarray(
                     limit="addresses are chosen in SBUF and PSUM only",
                 )
             )
-        kind_of_buffer = "output" if where is MemoryRegion.shared_hbm else "internal"
-        storage = core.hbm(sizes, kind, name=name, kind=kind_of_buffer)
+        shared = where is MemoryRegion.shared_hbm
+        storage = core.shared_hbm(sizes, kind, name=name) if shared else core.hbm(sizes, kind, name=name)
     return NkiTensor(sizes, kind, storage, where, name)
 
 
@@ -165,15 +164,17 @@ def shared_identity_matrix(n: int, dtype: Any = dtypes.uint8, dst: NkiTensor | N
     return tensor
 
 
-def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
+def load(src: NkiTensor, dtype: Any = None, **extra: Any) -> NkiTensor:
     """A new SBUF tile with the values of an HBM view: one ``dma_copy``, converting where ``dtype`` differs."""
+    unexpected("nl.load", extra)
     tile = ndarray(src.shape, dtype or src.dtype, name=src.name)
     nisa.dma_copy(tile, src)
     return tile
 
 
-def store(dst: NkiTensor, value: NkiTensor) -> None:
+def store(dst: NkiTensor, value: NkiTensor, **extra: Any) -> None:
     """HBM view ``dst`` = SBUF tile ``value`` of as many elements: one ``dma_copy``."""
+    unexpected("nl.store", extra)
     nisa.dma_copy(dst, value)
 
 
