@@ -10,6 +10,8 @@ from isa import (  # noqa: F401
     gpsimd_search,
     mx,
     random_state,
+    ranks,
+    ranks_variable,
     scalar,
     sync,
     tensor,

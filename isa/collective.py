@@ -128,7 +128,9 @@ class SendRecv(Instruction):
     def run(self, machine: Machine) -> None:
         bits = machine.raw(self.src).copy()
         what, place = f"sendrecv pipe {self.pipe_id}", machine.place
-        came = machine.meet(what, place.beside((0, 1)), lambda: (bits, self.send_to_rank, self.recv_from_rank), lane=what)
+        came = machine.meet(
+            what, place.beside((0, 1)), lambda: (bits, self.send_to_rank, self.recv_from_rank), lane=what
+        )
         given = dict(enumerate(came[agent] for agent in sorted(came)))
         received, sent_to, _ = given[self.recv_from_rank]
         if sent_to != place.core or given[self.send_to_rank][2] != place.core:

@@ -120,9 +120,7 @@ class Machine(Protocol):
     def random_state(self, engine: Engine) -> Any:
         """The pseudo-random generator of an engine (:class:`isa.random.Generator`)."""
 
-    def meet(
-        self, what: str, agents: tuple[int, ...], give: Callable[[], Any], *, lane: str = ""
-    ) -> dict[int, Any]:
+    def meet(self, what: str, agents: tuple[int, ...], give: Callable[[], Any], *, lane: str = "") -> dict[int, Any]:
         """Wait until all of ``agents`` have come to ``what``, each as often as this one; what each of them gives.
 
         ``give`` is called when all have come, before anybody goes on.  ``lane`` names what waits in order on the core,

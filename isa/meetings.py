@@ -65,8 +65,8 @@ def meetings(programs: Sequence[Program], *, cores: int | None = None) -> list[l
         look += members
     stuck = [core for core in sorted(waiting) if at[core] < len(points[core])]
     if stuck:
-        heads = [points[core][at[core]] for core in stuck]
-        raise _deadlock(programs, heads, stuck, [place.title() for place in places])
+        held = [points[core][at[core]] for core in stuck]
+        raise _deadlock(programs, held, stuck, [place.title() for place in places])
     return found
 
 

@@ -17,7 +17,7 @@ import os
 import zipfile
 from array import array
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +225,7 @@ class Program:
         meta = {
             "version": FORMAT_VERSION,
             "target": self.target.name,
+            "overflow": [self.target.sbuf_overflow, self.target.psum_overflow],
             "templates": [asdict(template) for template in self.templates],
             "sources": [(s.file, s.line, s.function) for s in self.sources],
             "buffers": [asdict(buffer) for buffer in self.buffers],
@@ -265,7 +266,8 @@ class Program:
             meta: dict[str, Any] = json.loads(stored["meta"].tobytes().decode())
             if meta.get("version") != FORMAT_VERSION:
                 raise ValueError(f"{path} has format version {meta.get('version')}; this build reads {FORMAT_VERSION}")
-            program = cls(TARGETS[meta["target"]])
+            target, (sbuf, psum) = TARGETS[meta["target"]], meta["overflow"]
+            program = cls(replace(target, sbuf_overflow=sbuf, psum_overflow=psum) if sbuf or psum else target)
             program._rows = array("i", stored["rows"].astype(np.int32).ravel().tobytes())
             program._words = array("i", stored["words"].astype(np.int32).tobytes())
             program.edges = [(int(a), int(b)) for a, b in stored["edges"]]

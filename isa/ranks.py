@@ -70,8 +70,9 @@ def group_of(groups: Groups, rank: int, instruction: str) -> tuple[int, ...]:
 
 def check_groups(ins: Instruction, groups: Groups, target: Target) -> int:
     """Groups are equally large and without overlap; returns how many ranks one has."""
-    flat = [rank for group in groups for rank in group]
-    sizes = {len(group) for group in groups}
+    nested = bool(groups) and all(isinstance(group, tuple) for group in groups)
+    flat = [rank for group in groups for rank in group] if nested else []
+    sizes = {len(group) for group in groups} if nested else set()
     if len(sizes) != 1 or 0 in sizes or len(flat) != len(set(flat)) or min(flat) < 0:
         raise ins.refuse(
             None,
@@ -128,7 +129,9 @@ class Collective(Instruction):
         for number, (src, dst) in enumerate(zip(srcs, dsts, strict=True)):
             name = self.operands[-1][0]
             if dst.dtype != src.dtype:
-                raise self.refuse(f"{name}[{number}]", f"is not of dtype {src.dtype}", limit="equal dtypes", target=target)
+                raise self.refuse(
+                    f"{name}[{number}]", f"is not of dtype {src.dtype}", limit="equal dtypes", target=target
+                )
             if dst.partitions * dst.elements * shrink != src.partitions * src.elements * grow:
                 raise self.refuse(
                     f"{name}[{number}]",
@@ -175,13 +178,12 @@ class Collective(Instruction):
             )
 
 
-def _collective(opcode: int, mnemonic: str) -> Any:
-    return instruction(
-        opcode=opcode, mnemonic=mnemonic, engines=(Engine.dma,), source=f"NKI 0.6 nki.collectives.{mnemonic}"
-    )
-
-
-@_collective(128, "all_reduce")
+@instruction(
+    opcode=128,
+    mnemonic="all_reduce",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.all_reduce",
+)
 class AllReduce(Collective):
     """Every dst = op over the src of all ranks of the group."""
 
@@ -208,7 +210,12 @@ class AllReduce(Collective):
             self.put(machine, dst, reduced(self.op, [given[rank][number] for rank in given]))
 
 
-@_collective(129, "all_gather")
+@instruction(
+    opcode=129,
+    mnemonic="all_gather",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.all_gather",
+)
 class AllGather(Collective):
     """Every dst = the src of all ranks one behind the other along ``collective_dim``, in the order of the group."""
 
@@ -238,7 +245,12 @@ class AllGather(Collective):
             machine.store_raw(dst, np.concatenate([given[rank][number] for rank in order], axis=axis))
 
 
-@_collective(130, "reduce_scatter")
+@instruction(
+    opcode=130,
+    mnemonic="reduce_scatter",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.reduce_scatter",
+)
 class ReduceScatter(Collective):
     """dst of the group's i-th rank = op over the i-th part, along dimension 0, of the src of all ranks."""
 
@@ -270,7 +282,12 @@ class ReduceScatter(Collective):
             self.put(machine, dst, reduced(self.op, parts))
 
 
-@_collective(131, "all_to_all")
+@instruction(
+    opcode=131,
+    mnemonic="all_to_all",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.all_to_all",
+)
 class AllToAll(Collective):
     """The j-th part of dst of the group's i-th rank = the i-th part of src of its j-th, along dimension 0."""
 
@@ -305,7 +322,12 @@ class AllToAll(Collective):
             machine.store_raw(dst, np.concatenate(parts, axis=1))
 
 
-@_collective(132, "collective_permute")
+@instruction(
+    opcode=132,
+    mnemonic="collective_permute",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.collective_permute",
+)
 class CollectivePermute(Collective):
     """dst of each target = src of its source; ranks that are no target keep theirs."""
 
@@ -323,8 +345,9 @@ class CollectivePermute(Collective):
     def constrain(self, target: Target) -> None:
         check_priority(self, self.priority, target)
         pairs = self.source_target_pairs
-        sides = [list(side) for side in zip(*pairs, strict=True)] if pairs else []
-        if not pairs or any(len(pair) != 2 for pair in pairs) or any(len(side) != len(set(side)) for side in sides):
+        nested = bool(pairs) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+        sides = [list(side) for side in zip(*pairs, strict=True)] if nested else []
+        if not nested or any(len(side) != len(set(side)) for side in sides):
             raise self.refuse(
                 None,
                 f"source_target_pairs={pairs}",
@@ -344,7 +367,12 @@ class CollectivePermute(Collective):
                 machine.store_raw(self.dsts[0], given[source])
 
 
-@_collective(133, "collective_permute_implicit")
+@instruction(
+    opcode=133,
+    mnemonic="collective_permute_implicit",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.collective_permute_implicit",
+)
 class CollectivePermuteImplicit(Collective):
     """On each channel, dst = src of the predecessor in the ring; one source and one destination per channel."""
 
@@ -371,7 +399,12 @@ class CollectivePermuteImplicit(Collective):
             machine.store_raw(dst, given[before][number])
 
 
-@_collective(134, "collective_permute_implicit_reduce")
+@instruction(
+    opcode=134,
+    mnemonic="collective_permute_implicit_reduce",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.collective_permute_implicit_reduce",
+)
 class CollectivePermuteImplicitReduce(Collective):
     """On each channel, dst = op(src0, src1) of the predecessor in the ring."""
 

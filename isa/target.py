@@ -33,11 +33,23 @@ class Target:
     row_tiles: tuple[int, ...] = (64, 128)
     column_tiles: tuple[int, ...] = (64, 128)
     vector_transpose_edge: int = 32
+    sbuf_overflow: int = 0  # imagined bytes behind SBUF's, for what a compiler would spill to HBM
+    psum_overflow: int = 0  # imagined bytes behind PSUM's
 
     @property
     def psum_bytes(self) -> int:
         """PSUM bytes per partition."""
         return self.psum_banks * self.psum_bank_bytes
+
+    @property
+    def sbuf_reach(self) -> int:
+        """SBUF bytes per partition that addresses can name, the imagined ones included."""
+        return self.sbuf_bytes + self.sbuf_overflow
+
+    @property
+    def psum_reach(self) -> int:
+        """PSUM bytes per partition that addresses can name, the imagined ones included."""
+        return self.psum_bytes + self.psum_overflow
 
     def __str__(self) -> str:
         return f"{self.name}, {self.core}"

@@ -48,6 +48,7 @@ class WorkKind(IntEnum):
     DMA_COMPUTE = 31
     GPSIMD_OTHER = 32
     QUANTIZE_MX = 33
+    COLLECTIVE = 34
 
 
 class WorkFlag(IntFlag):
@@ -99,7 +100,8 @@ class Work:
         flops: multiply-adds counted as two; a transpose on the Tensor Engine counts as the product that does it, and
             bears ``WorkFlag.TRANSPOSE``, by which MFU leaves it out and HFU does not. 0 for moves.
         table: Scalar Engine: function table the instruction needs (0 = none).
-        inputs: number of DMA sources, or of values carried per index in gathers.
+        inputs: number of DMA sources, of values carried per index in gathers, or of ranks of a collective; of which
+            ``columns`` are the bytes that a rank brings, ``nbytes`` those it sends, ``rows`` the phases.
         row_tile: Tensor Engine: (row size, column size, start row, start column) of the tile of the PE array used.
     """
 

@@ -74,6 +74,7 @@ class Allocator:
     def __init__(self, space: Space, capacity: int, target: Target) -> None:
         self.space = space
         self.capacity = capacity
+        self.reach = capacity  # one past the highest address it may give
         self.target = target
         self.used = 0
         self.peak = 0
@@ -199,9 +200,15 @@ class Allocator:
 class AddressAllocator(Allocator):
     """SBUF and HBM: byte ranges at 64-byte alignment, the range freed longest ago first."""
 
-    def __init__(self, space: Space, capacity: int, target: Target) -> None:
+    def __init__(self, space: Space, capacity: int, target: Target, overflow: int = 0) -> None:
+        """
+        Args:
+            overflow: bytes behind the memory that are given out when nothing else fits.
+        """
         super().__init__(space, capacity, target)
         self.unit = "per partition" if space.on_chip else ""
+        self.reach = capacity + overflow
+        self._overflow: list[Range] = [(capacity, self.reach)] if overflow else []
         self._fresh: list[Range] = [(0, capacity)]
         self._freed: list[Range] = []  # oldest first
 
@@ -213,7 +220,11 @@ class AddressAllocator(Allocator):
             if address is not None:
                 return address
         self._merge()
-        return self._fit(self._freed, size, blocked)
+        address = self._fit(self._freed, size, blocked)
+        if address is None and self._overflow:
+            self._overflow[:] = _union(self._overflow)
+            address = self._fit(self._overflow, size, [])
+        return address
 
     @staticmethod
     def _fit(pool: list[Range], size: int, blocked: list[Range]) -> int | None:
@@ -250,7 +261,7 @@ class AddressAllocator(Allocator):
 
     def _give_back(self, address: int, nbytes: int) -> None:
         size = (-(-nbytes // 64) or 1) * 64  # the literal is ALIGNMENT: see Storage.__del__
-        self._freed.append((address, address + size))
+        (self._freed if address < self.capacity else self._overflow).append((address, address + size))
 
     def _free_ranges(self) -> list[Range]:
         free = []
@@ -273,12 +284,20 @@ class BankAllocator(Allocator):
     behind others in a bank.
     """
 
-    def __init__(self, space: Space, capacity: int, target: Target) -> None:
+    def __init__(self, space: Space, capacity: int, target: Target, overflow: int = 0) -> None:
+        """
+        Args:
+            overflow: bytes behind the memory; where there are any, automatic tiles live there alone, and a kernel's
+                own addresses never meet them.
+        """
         super().__init__(space, capacity, target)
         self.bank_bytes = target.psum_bank_bytes
-        self._banks: list[list[Range]] = [[] for _ in range(target.psum_banks)]
-        self._emptied = list(range(target.psum_banks))  # when each bank became empty
-        self._clock = target.psum_banks
+        self.reach = capacity + overflow
+        banks = self.reach // self.bank_bytes
+        self._first = capacity // self.bank_bytes if overflow else 0
+        self._banks: list[list[Range]] = [[] for _ in range(banks)]
+        self._emptied = list(range(banks))  # when each bank became empty
+        self._clock = banks
 
     def place(self, start: int, partitions: int, offset: int, nbytes: int, label: str) -> None:
         """As :meth:`Allocator.place`; PSUM tensors also start on a bank (ConstraintFault)."""
@@ -296,7 +315,7 @@ class BankAllocator(Allocator):
         count = max(-(-nbytes // size), 1)
         runs = [
             (max(self._emptied[first : first + count]), first)
-            for first in range(len(taken) - count + 1)
+            for first in range(self._first, len(taken) - count + 1)
             if not any(taken[first : first + count])
         ]
         if runs:
@@ -307,7 +326,7 @@ class BankAllocator(Allocator):
             return first * size
         if count > 1:
             return None
-        for bank in sorted(range(len(taken)), key=lambda b: self._emptied[b]):
+        for bank in sorted(range(self._first, len(taken)), key=lambda b: self._emptied[b]):
             at = bank * size
             for low, high in [*taken[bank], ((bank + 1) * size,) * 2]:
                 if low - at >= nbytes:

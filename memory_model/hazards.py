@@ -107,7 +107,7 @@ def edges(program: Program) -> Edges:
     while int(_granules(size[tracked], shift).sum()) > HBM_GRANULES:
         shift += 1
     target = program.target
-    base, granules = _layout(target.sbuf_bytes, target.psum_bytes, registers, size, tracked, shift)
+    base, granules = _layout(target.sbuf_reach, target.psum_reach, registers, size, tracked, shift)
     in_order = np.ones(max(Engine) + 1, dtype=np.int8)
     in_order[[Engine.unknown, Engine.dma]] = 0
     start, producer, kind = _hazards.scan(
@@ -120,8 +120,8 @@ def edges(program: Program) -> Edges:
         base,
         size,
         shift,
-        target.sbuf_bytes,
-        target.psum_bytes,
+        target.sbuf_reach,
+        target.psum_reach,
         granules,
     )
     return Edges(start=start, producer=producer, kind=kind)

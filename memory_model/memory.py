@@ -89,13 +89,13 @@ class Memory:
         self.uninitialized = uninitialized
         self._stretch = 1 if precise else 4
         self.allocators: dict[Space, Allocator] = {
-            Space.SBUF: AddressAllocator(Space.SBUF, target.sbuf_bytes, target),
-            Space.PSUM: BankAllocator(Space.PSUM, target.psum_bytes, target),
+            Space.SBUF: AddressAllocator(Space.SBUF, target.sbuf_bytes, target, target.sbuf_overflow),
+            Space.PSUM: BankAllocator(Space.PSUM, target.psum_bytes, target, target.psum_overflow),
             Space.HBM: beside.allocators[Space.HBM]
             if beside
             else AddressAllocator(Space.HBM, target.hbm_bytes, target),
         }
-        self._capacity = {space: allocator.capacity for space, allocator in self.allocators.items()}
+        self._capacity = {space: allocator.reach for space, allocator in self.allocators.items()}
         self._pitch = {space: self._capacity[space] * self._stretch + ROW_PADDING for space in (Space.SBUF, Space.PSUM)}
         self._bytes = {space: np.zeros(target.partitions * pitch, np.uint8) for space, pitch in self._pitch.items()}
         # maps shared by storages at the user's own addresses, made with the first of them

@@ -28,6 +28,7 @@ files.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from isa.engine import Engine
@@ -121,6 +122,8 @@ def cost(work: Work, engine: Engine, rates: Rates) -> Cost:
     Raises:
         InternalFault: the engine does not execute instructions.
     """
+    if work.kind is WorkKind.COLLECTIVE:
+        return _collective(work, rates)
     if engine is Engine.dma:
         return _dma(work, rates)
     if engine not in _ENGINES:
@@ -296,6 +299,42 @@ def descriptor_mode(flags: int) -> str:
     if flags & WorkFlag.HARDWARE_DGE:
         return "hardware"
     return "software" if flags & WorkFlag.SOFTWARE_DGE else "static"
+
+
+def _collective(work: Work, rates: Rates) -> Cost:
+    """Steps that follow each other, and the bytes a rank sends over its share of the links.
+
+    How many steps: by the size of the message two in a mesh, log2(n) by recursive doubling, or n/2 around the ring
+    (runtime documentation, intra-node collectives).
+    """
+    value, tally = rates.value, _Tally(rates)
+    if work.columns < value("collective.mesh_bytes"):
+        steps = 2.0 if work.inputs > 2 else 1.0
+    elif work.columns < value("collective.doubling_bytes"):
+        steps = max(1.0, math.ceil(math.log2(max(work.inputs, 1))))
+    else:
+        steps = max(1.0, work.inputs / 2)
+    latency_ps = tally.add(1e3 * steps * max(work.rows, 1) * value("collective.step_ns"), "collective.step_ns")
+    data_ps = tally.add(1e3 * work.nbytes / value("collective.link_gb_s"), "collective.link_gb_s")
+    service_ps = max(1, round(latency_ps + data_ps))
+    # What is sent is read from HBM here and written there, and as much comes in.
+    moved = 2 * work.nbytes if work.flags & WorkFlag.HBM_READ else 0
+    begin_ps = round(tally.add(1e3 * value("collective.begin_ns"), "collective.begin_ns"))
+    completion_ps = round(tally.add(1e3 * value("dma.completion_ns"), "dma.completion_ns"))
+    engines_gb_s = value("dma.engines") * value("dma.engine_gb_s")
+    return Cost(
+        cycles=0.0,
+        interval_ps=round(1e3 * value("dma.static_issue_ns")),
+        latency_ps=begin_ps + service_ps + completion_ps,
+        fixed_ps=begin_ps + completion_ps,
+        begin_ps=begin_ps,
+        service_ps=service_ps,
+        completion_ps=completion_ps,
+        width=max(1, min(ONE, round(ONE * 1e3 * work.nbytes / engines_gb_s / service_ps))),
+        hbm_share=round(ONE * 1e3 * moved / value("hbm.core_gb_s") / service_ps),
+        guessed_share=tally.guessed_share,
+        band=tally.band,
+    )
 
 
 def _dma(work: Work, rates: Rates) -> Cost:

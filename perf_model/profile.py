@@ -261,9 +261,7 @@ class Profile:
                 f"its work is {engine.critical_percent:.0f} % of the critical path"
             )
         if most == cores:
-            return (
-                f"bound by another core: {cores:.0f} % of the critical path is spent waiting for it, while {beside}"
-            )
+            return f"bound by another core: {cores:.0f} % of the critical path is spent waiting for it, while {beside}"
         if most == data:
             return (
                 f"bound by DMA: data moves {dma:.0f} % of the time (DMA engines {self.dma_engine_percent:.0f} % busy, "

@@ -29,7 +29,18 @@ from isa.work import WorkFlag
 from perf_model.cost import Cost, cost, descriptor_mode
 from perf_model.rates import Rates
 
-__all__ = ["AGENTS", "QUEUE", "STORE_QUEUE", "TRIGGERS", "Column", "EdgeArrays", "Stream", "agent_title", "join", "stream_of"]
+__all__ = [
+    "AGENTS",
+    "QUEUE",
+    "STORE_QUEUE",
+    "TRIGGERS",
+    "Column",
+    "EdgeArrays",
+    "Stream",
+    "agent_title",
+    "join",
+    "stream_of",
+]
 
 QUEUE = 8
 """First DMA queue among the agents: ``QUEUE + engine`` loads, ``STORE_QUEUE + engine`` writes HBM."""
@@ -128,6 +139,8 @@ def agent_title(agent: int) -> str:
     """The name of an agent in reports: ``Tensor``, ``Sync loads``, ``GpSimd stores``."""
     if agent < QUEUE:
         return Engine(agent).title
+    if agent % TRIGGERS == Engine.dma:
+        return "Collectives" if agent < STORE_QUEUE else "HBM collectives"
     kind = "loads" if agent < STORE_QUEUE else "stores"
     return f"{Engine(agent % TRIGGERS).title} {kind}"
 

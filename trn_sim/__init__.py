@@ -18,6 +18,7 @@ _EXPORTS = {
     "deactivate": "trn_sim.finder",
     "Run": "trn_sim.nki.kernel",
     "last_run": "trn_sim.nki.kernel",
+    "run_ranks": "trn_sim.nki.ranks",
     "run": "trn_sim.nki.kernel",
     "Profile": "perf_model.profile",
     "Program": "isa.program",
@@ -41,6 +42,7 @@ __all__ = [
     "deactivate",
     "last_run",
     "run",
+    "run_ranks",
 ]
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from trn_sim.finder import activate, deactivate
     from trn_sim.machine import Core, Options, current_core
     from trn_sim.nki.kernel import Run, last_run, run
+    from trn_sim.nki.ranks import run_ranks
 
 
 def __getattr__(name: str) -> Any:

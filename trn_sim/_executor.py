@@ -166,15 +166,13 @@ class Executor:
 
     # --- other cores ------------------------------------------------------------------------------
 
-    def meet(
-        self, what: str, agents: tuple[int, ...], give: Callable[[], Any], *, lane: str = ""
-    ) -> dict[int, Any]:
+    def meet(self, what: str, agents: tuple[int, ...], give: Callable[[], Any], *, lane: str = "") -> dict[int, Any]:
         if agents == (self.place.agent,):
             return {agents[0]: give()}
         if self.team is None or max(agents) >= self.team.size:
             size = 1 if self.team is None else self.team.size
             raise ConstraintFault(
-                f"{what}: cores {agents} meet, and the kernel runs on {size}",
+                f"cores {agents} meet, and the kernel runs on {size}",
                 limit="cores that the kernel was launched on",
                 advice="launch it as kernel[2](...), or on as many ranks (trn_sim.run_ranks), or ask "
                 "nl.num_programs() first",

@@ -154,8 +154,10 @@ def _text(default: Any) -> str:
     """A default as the catalogue writes it."""
     if isinstance(default, Enum):
         return default.name
-    if isinstance(default, list | tuple) or default is None or isinstance(default, int | float):
-        return str(list(default)) if isinstance(default, list) else str(default)
+    if default is None or isinstance(default, int | float):
+        return str(default)
+    if isinstance(default, list | tuple):  # ours are tuples where AWS has lists: nobody can change them
+        return str(list(default)) if default else "()"
     if isinstance(default, str):
         return str(default) if default in map(str, ALL) else f"'{default}'"
     return str(getattr(default, "name", default))

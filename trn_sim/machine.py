@@ -25,6 +25,7 @@ from isa.place import ALONE, Place
 from isa.program import Buffer, Program
 from memory_model.memory import Memory, Storage
 from trn_sim._executor import Executor
+from trn_sim._races import PairExecutor, Watch
 from trn_sim._source import user_frame, user_location
 from trn_sim.options import Options
 from trn_sim.team import Team
@@ -60,6 +61,10 @@ class Core:
             beside=None if beside is None else beside.memory,
         )
         self.executor = Executor(self.target, self.memory, place, team)
+        if place.cores > 1:
+            self.executor = PairExecutor(self.target, self.memory, place, team)
+            known = None if beside is None else beside.executor
+            self.executor.watch = known.watch if isinstance(known, PairExecutor) else Watch(place.cores)
         self.place = place
         self._shared: dict[tuple[str, int], tuple[Storage, set[int]]] = {} if beside is None else beside._shared
         self._shared_counts: dict[str, int] = {}

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from isa.target import Target, resolve_target
 
 __all__ = ["Options"]
+
+_OVERFLOW = 7
+
+
+def _switch(variable: str, *, default: str) -> bool:
+    value = os.environ.get(variable, default)
+    if value not in ("0", "1"):
+        raise ValueError(f"{variable} is 0 or 1, not {value!r}")
+    return value == "1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,16 +33,24 @@ class Options:
             and all-ones integers and reads on.  Environment: ``TRN_SIM_UNINITIALIZED``.
         values: False issues and times instructions without executing them; a kernel that looks at a value then gets a
             clear fault.
+        overflow: tiles that find no place in SBUF get one behind it, up to seven times its size, with a note, where
+            AWS's compiler would spill to HBM; PSUM tiles without an address of their own go behind PSUM.  Values are
+            right; the modelled time leaves the spilling out.  Environment: ``TRN_SIM_OVERFLOW`` (1 or 0).
     """
 
     target: Target = field(default_factory=resolve_target)
     precise: bool = True
     uninitialized: str = "error"
     values: bool = True
+    overflow: bool = False
 
     def __post_init__(self) -> None:
         if self.uninitialized not in ("error", "poison"):
             raise ValueError(f"uninitialized is 'error' or 'poison', not {self.uninitialized!r}")
+        times = _OVERFLOW if self.overflow else 0
+        sbuf, psum = times * self.target.sbuf_bytes, times * self.target.psum_bytes
+        if (self.target.sbuf_overflow, self.target.psum_overflow) != (sbuf, psum):
+            object.__setattr__(self, "target", replace(self.target, sbuf_overflow=sbuf, psum_overflow=psum))
 
     @classmethod
     def from_environment(cls, **overrides: Any) -> Options:
@@ -42,13 +59,11 @@ class Options:
         Raises:
             ValueError: a variable holds something it cannot mean.
         """
-        precise = os.environ.get("NKI_PRECISE_FP", "1")
-        if precise not in ("0", "1"):
-            raise ValueError(f"NKI_PRECISE_FP is 0 or 1, not {precise!r}")
         values: dict[str, Any] = {
-            "precise": precise == "1",
+            "precise": _switch("NKI_PRECISE_FP", default="1"),
             "uninitialized": os.environ.get("TRN_SIM_UNINITIALIZED", "error"),
         }
         values.update({name: value for name, value in overrides.items() if value is not None})
         values["target"] = resolve_target(values.get("target"))
+        values.setdefault("overflow", _switch("TRN_SIM_OVERFLOW", default="0"))
         return cls(**values)

@@ -186,9 +186,7 @@ class Team:
             self._turns[number].release()
             thread.join(_PATIENCE_S)
             while thread.is_alive():
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread.ident), ctypes.py_object(_Cancelled)
-                )
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Cancelled))
                 self._turns[number].release()
                 thread.join(_PATIENCE_S)
 
@@ -216,8 +214,8 @@ class Team:
         else:
             fault = UnimplementedFault(
                 graph,
-                advice="on the chip, engines and pipes that do not wait for each other might go on; trn-sim runs a core "
-                "until it waits: bring the calls into the same order on all cores",
+                advice="on the chip, engines and pipes that do not wait for each other might go on; trn-sim runs a "
+                "core until it waits: bring the calls into the same order on all cores",
             )
         fault.locate(*stuck[0][1].place)
         return fault

@@ -88,6 +88,26 @@ nki.cpu_simulate(asks)[1](x=x)
     assert python(code, NKI_NC_VERSION=generation) == version
 
 
+@pytest.mark.parametrize(("environment", "printed"), [({}, "True"), ({"TRN_SIM_UNINITIALIZED": "error"}, "fault")])
+def test_fresh_memory_is_nan_unless_asked(environment, printed):
+    code = (
+        KERNEL
+        + """
+def half(x):
+    tile = nl.ndarray((4, 4), x.dtype)
+    nisa.dma_copy(tile[0:2], x)
+    out = nl.ndarray((4, 4), x.dtype, nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+try:
+    print(np.isnan(nki.cpu_simulate(half)(x=x)[2:]).all())
+except trn_sim.KernelFault as fault:
+    print("fault")
+"""
+    )
+    assert python(code, **environment) == printed
+
+
 def test_the_orchestrator_gets_the_attribute_its_simulation_mode_forgets():
     code = (
         KERNEL
@@ -119,3 +139,28 @@ except NotImplementedError as fault:
 """
     )
     assert python(code) == "3 trn2, NeuronCore-v3\nTrue"
+
+
+def test_annotations_and_casts_of_the_older_package():
+    code = """
+import trn_sim; trn_sim.activate(harness="nki-library")
+import neuronxcc.nki.typing as nt, nki.typing
+from neuronxcc.starfish.support.dtype import static_cast
+import neuron_dtypes
+print(nt.tensor is nki.typing.tensor, static_cast is neuron_dtypes.static_cast)
+"""
+    assert python(code) == "True True"
+
+
+def test_kernels_of_the_older_namespace_say_that_they_do_not_run():
+    code = """
+import trn_sim; trn_sim.activate()
+import neuronxcc.nki
+print(hasattr(neuronxcc.nki, "language"))
+try:
+    from neuronxcc import nki
+    nki.benchmark
+except NotImplementedError as fault:
+    print("NKI 0.1" in str(fault))
+"""
+    assert python(code) == "False\nTrue"

@@ -243,7 +243,17 @@ def test_packed_numbers_and_scales_are_refused_or_equal(cls):
 HARD_TO_HIT = {
     # legal operands hang together in ways that chance does not find; their own tests cover them
     "Activate2",
+    "AllGather",
+    "AllGatherV",
+    "AllReduce",
+    "AllToAll",
+    "AllToAllV",
+    "CollectivePermute",
+    "CollectivePermuteImplicit",
+    "CollectivePermuteImplicitReduce",
     "CoreBarrier",
+    "CurrentRank",
+    "ReduceScatter",
     "SendRecv",
     "DmaTranspose",
     "DmaCompute",

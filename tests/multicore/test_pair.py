@@ -11,6 +11,7 @@ from isa.faults import (
     DeadlockFault,
     KernelFault,
     OutOfBoundsFault,
+    RaceFault,
     UnimplementedFault,
     UninitializedReadFault,
 )
@@ -347,7 +348,7 @@ def test_a_core_that_has_ended_is_never_met():
     with pytest.raises(DeadlockFault, match=r"core 1 has ended; core 0 waits at core_barrier for core 1") as caught:
         kernel[2](values())
     assert caught.value.file == __file__
-    assert "the line" in Path(__file__).read_text().splitlines()[caught.value.line - 1]  # noqa: PTH123, SIM115
+    assert "the line" in Path(__file__).read_text().splitlines()[caught.value.line - 1]
 
 
 def test_cores_that_wait_for_each_other_in_different_places():
@@ -426,3 +427,49 @@ def test_the_callers_error_state_holds_on_every_core():
     with np.errstate(over="raise"):
         kernel[2](values())
     assert seen == ["raise", "raise"]
+
+
+# --- races ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordered", ["no", "barrier", "sendrecv"])
+def test_a_read_of_what_the_other_core_writes(ordered):
+    @nki.jit
+    def kernel(x):
+        shared = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        rank = nl.program_id(0)
+        tile = load(x, rank)
+        if rank == 0:
+            nisa.dma_copy(shared[:ROWS], tile)
+        if ordered == "barrier":
+            nisa.core_barrier(shared, (0, 1))
+        if ordered == "sendrecv":
+            nisa.sendrecv(tile, load(x, 0), 1 - rank, 1 - rank, 0)
+        if rank == 1:
+            load(shared, 0)
+
+    if ordered != "no":
+        kernel[2](values())
+        return
+    for _ in range(2):
+        with pytest.raises(RaceFault, match=r"core 1 reads 8192 elements .* that core 0 wrote") as caught:
+            kernel[2](values())
+        assert caught.value.file == __file__
+        assert caught.value.instruction == "dma_copy"
+
+
+def test_a_race_is_a_matter_of_bytes():
+    @nki.jit
+    def kernel(x, column, own):
+        shared = nl.ndarray((ROWS, 8), x.dtype, buffer=nl.shared_hbm)
+        tile = load(x, 0)
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(shared[:, 0:4], tile[:, 0:4])
+        else:
+            nisa.dma_copy(shared[:, 4:8] if own else shared, tile[:, 4:8] if own else tile[:, 0:8])
+            nisa.dma_copy(tile[:, 0:2], shared[:, column : column + 2])
+
+    kernel[2](values(), 4, True)
+    with pytest.raises(RaceFault, match="core 1 reads 128 elements"):
+        kernel[2](values(), 3, True)
+    kernel[2](values(), 3, False)  # core 1 wrote it itself, afterwards

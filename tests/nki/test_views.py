@@ -188,7 +188,15 @@ def test_numpy_integers_and_ds_are_indices(core):
     np.testing.assert_array_equal(tile[0 : np.int64(4), -3:-1].numpy(), values[:4, -3:-1])
 
 
-@pytest.mark.parametrize("key", [(slice(0, 9),), (slice(3, 3),), (8,), (-9,), (0, nl.ds(10, 8)), (slice(-9, None),)])
+@pytest.mark.parametrize("key", [slice(3, 3), nl.ds(8, 0)])
+def test_empty_views_exist_and_no_instruction_takes_them(core, key):
+    empty = nl.ndarray((8, 16), nl.float32)[:, key]
+    assert empty.shape == (8, 0)
+    with pytest.raises(ConstraintFault, match="empty"):
+        nisa.memset(empty, 0.0)
+
+
+@pytest.mark.parametrize("key", [(slice(0, 9),), (slice(3, 2),), (8,), (-9,), (0, nl.ds(10, 8)), (slice(-9, None),)])
 def test_out_of_bounds_names_tensor_dimension_and_size(core, key):
     tile = nl.ndarray((8, 16), nl.float32, name="scores")
     with pytest.raises(OutOfBoundsFault) as caught:

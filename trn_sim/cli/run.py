@@ -43,7 +43,8 @@ class RunReport(Report):
     Attributes:
         script: what ran.
         exit_code: the script's own.
-        runs: per kernel run: kernel, target, cores, instructions, times in nanoseconds, what bounds it, seconds on the host.
+        runs: per kernel run: kernel, target, cores, instructions, times in nanoseconds, what bounds it, seconds on the
+            host.
         profiles: the whole reports, where asked for.
     """
 

@@ -30,7 +30,10 @@ SERVED = {
 class CpuSimulation:
     """``cpu_simulate(kernel)``: a call runs it on one core, ``[cores]`` chooses their number.
 
-    The target is the generation in ``NKI_NC_VERSION`` if that is set, else the one every run has.
+    The target is the generation in ``NKI_NC_VERSION`` if that is set, else the one every run has.  Fresh memory holds
+    NaN, as in the simulator that the suite was written with: some of its kernels compute on parts of a tile that they
+    never wrote, and drop the results.  ``TRN_SIM_UNINITIALIZED=error`` makes that a fault here too.
+    Nor does that simulator bound SBUF and PSUM, so tiles may overflow them unless ``TRN_SIM_OVERFLOW`` is 0.
     """
 
     def __init__(self, kernel: Callable[..., Any], cores: int = 1) -> None:
@@ -46,7 +49,11 @@ class CpuSimulation:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         _complete_orchestrator()
         generation = os.environ.get("NKI_NC_VERSION")
-        options = Options.from_environment(target=resolve_target(generation) if generation else None)
+        options = Options.from_environment(
+            target=resolve_target(generation) if generation else None,
+            uninitialized=os.environ.get("TRN_SIM_UNINITIALIZED", "poison"),
+            overflow=os.environ.get("TRN_SIM_OVERFLOW", "1") == "1",
+        )
         return self._kernel[self._cores].run(args, kwargs, options).result
 
 

@@ -83,4 +83,5 @@ def _tensors(value: Any) -> list[tuple[Any, ...]]:
 
 
 def _labels(value: Any) -> str:
-    return ", ".join(f"'{t.name}' {t.shape} {t.dtype}" if t.name else f"{t.shape} {t.dtype}" for t in _flat(value)) or "none"
+    named = [(f"'{tensor.name}' " if tensor.name else "", tensor) for tensor in _flat(value)]
+    return ", ".join(f"{name}{tensor.shape} {tensor.dtype}" for name, tensor in named) or "none"

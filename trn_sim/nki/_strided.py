@@ -131,6 +131,12 @@ class Strided(NKIObject):
         if operand is not None:
             return operand
         storage = self._storage or self.storage
+        if 0 in self.shape:
+            raise self._refuse(
+                "is empty, and no instruction works on nothing",
+                limit="one element and more in each dimension",
+                advice="leave the instruction out where there is nothing to do",
+            )
         row = self._row
         dtype = self.dtype
         if row:
@@ -237,6 +243,6 @@ class Strided(NKIObject):
         return located(
             OutOfBoundsFault(
                 f"index {text} of dimension {dim} is outside {self._label}",
-                limit=f"size {self.shape[dim]}: indices 0 to {self.shape[dim] - 1}, slices that are not empty",
+                limit=f"size {self.shape[dim]}: indices 0 to {self.shape[dim] - 1}, slices from 0 to {self.shape[dim]}",
             )
         )

@@ -31,11 +31,11 @@ class Views(RunTime):
     __slots__ = ()
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> Self:
-        """Elements ``start`` to ``end`` (exclusive) of one dimension; 0 <= start < end <= size, step >= 1."""
+        """Elements ``start`` to ``end`` (exclusive) of one dimension; 0 <= start <= end <= size, step >= 1."""
         dim = self._dim(dim)
         size, stride = self.shape[dim], self.strides[dim]
         start, end, step = (self._integer(value, dim) for value in (start, end, step))
-        if not 0 <= start < end <= size:
+        if not 0 <= start <= end <= size:
             raise self._out_of_bounds(f"{start}:{end}", dim)
         if step < 1:
             raise self._refuse(f"is sliced with step {step} in dimension {dim}", limit="steps of 1 and more")

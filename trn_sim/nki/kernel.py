@@ -98,8 +98,9 @@ _OLD_OPTIONS = {
 class Kernel:
     """A callable kernel; made by :func:`jit`.
 
-    ``kernel(arrays...)`` runs it on one core, ``kernel[1](...)`` too.  ``inspect.signature`` and ``getsource`` see the
-    function.
+    ``kernel(arrays...)`` runs it on one core, ``kernel[1](...)`` too, ``kernel[2](...)`` on a pair of cores (LNC2) that
+    share an HBM; on ranks with collectives :func:`trn_sim.run_ranks` does.  ``inspect.signature`` and ``getsource`` see
+    the function.
 
     Attributes:
         last_run: the :class:`Run` of the last call, or None.
@@ -335,6 +336,7 @@ def run(
     precise: bool | None = None,
     uninitialized: str | None = None,
     values: bool | None = None,
+    overflow: bool | None = None,
     **kwargs: Any,
 ) -> Run:
     """Run a kernel and return the whole :class:`Run`: result, program, profile.
@@ -342,7 +344,10 @@ def run(
     Args:
         kernel: a kernel or a plain function.
         args, kwargs: its arguments.
-        target, precise, uninitialized, values: see :class:`trn_sim.Options`; the environment decides where left out.
+        target, precise, uninitialized, values, overflow: see :class:`trn_sim.Options`; the environment decides where
+            left out.
     """
-    options = Options.from_environment(target=target, precise=precise, uninitialized=uninitialized, values=values)
+    options = Options.from_environment(
+        target=target, precise=precise, uninitialized=uninitialized, values=values, overflow=overflow
+    )
     return simulate(kernel).run(args, kwargs, options)

@@ -95,7 +95,7 @@ class NkiTensor(Views):
                     start += size
                 if stop < 0:
                     stop += size
-                if not 0 <= start < stop <= size:
+                if not 0 <= start <= stop <= size:
                     raise self._out_of_bounds(k, dim)
                 if step is None or step == 1:
                     sizes.append(stop - start)
@@ -134,7 +134,7 @@ class NkiTensor(Views):
                     dynamic = self._once(dynamic, k.start, dim, size - k.size + 1)
                 else:
                     start = self._integer(k.start, dim)
-                    if not 0 <= start < start + k.size <= size:
+                    if not 0 <= start <= start + k.size <= size:
                         raise self._out_of_bounds(k, dim)
                     offset += start * strides[dim]
                 sizes.append(k.size)

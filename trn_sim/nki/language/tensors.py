@@ -89,6 +89,12 @@ def ndarray(
                 )
             )
         storage = core.allocate(where.space, sizes, kind, name=name, address=address)
+        if where is SBUF and storage.offset >= core.target.sbuf_bytes:
+            note(
+                "SBUF overflows here; AWS's compiler would spill to HBM. Values are right, the modelled time leaves "
+                "the spilling out",
+                once=True,
+            )
     else:
         if address is not None:
             raise located(
