@@ -14,11 +14,11 @@ from typing import ClassVar
 import numpy as np
 
 from isa._descriptors import check_priority
+from isa._ranks import Collective, Groups, check_groups, check_single, group_of
 from isa.engine import Engine
 from isa.faults import OutOfBoundsFault
 from isa.instruction import Array, Dst, Imm, Instruction, Machine, Src, SrcDst, instruction
 from isa.operands import AccessPattern, Space
-from isa.ranks import Collective, Groups, check_groups, check_single, group_of
 from isa.sync import REGISTER, SEQUENCERS
 from isa.target import Target
 from isa.work import Work, WorkKind

@@ -220,3 +220,17 @@ def test_engines_are_not_shared():
     assert [core.total_ns for core in pair.cores] == [alone.total_ns] * 2
     busy = [row.active_ns for core in pair.cores for row in core.engines if row.engine == Engine.vector.title]
     assert busy[0] == busy[1] > 0
+
+
+def test_time_alone_finds_cores_that_meet_crosswise():
+    @nki.jit
+    def kernel(x):
+        rank = nl.program_id(0)
+        tile = tile_of(x)
+        calls = [lambda: nisa.core_barrier(x, (0, 1)), lambda: nisa.sendrecv(tile, tile, 1 - rank, 1 - rank, 0)]
+        for call in calls if rank == 0 else reversed(calls):
+            call()
+
+    run = kernel[2].run((X,), {}, trn_sim.Options.from_environment(values=False))
+    with pytest.raises(DeadlockFault, match=r"core 0 waits at core_barrier.*core 1 waits at sendrecv pipe 0"):
+        run.profile  # noqa: B018
