@@ -254,6 +254,8 @@ class Program:
         Raises:
             ValueError: not a program, or of another version.
         """
+        import isa.catalogue  # noqa: F401  # a program refers to instructions by opcode: all of them are known now
+
         try:
             stored = np.load(path, allow_pickle=False)
         except (ValueError, EOFError, zipfile.BadZipFile) as error:
