@@ -63,8 +63,10 @@ def survey(rows, words, templates, itemsizes):
         static: per buffer, one past the last byte reached without run-time parts.
         reach: per buffer, the same with run-time parts.
         registers: number of registers.
+        chip: by space, one past the last byte reached in a partition of SBUF and PSUM, with run-time parts.
     """
     buffers = registers = 0
+    chip = np.zeros(4, np.int64)
     for i in range(len(rows)):
         at = rows[i, 2]
         for _ in range(templates[rows[i, 0], 0]):
@@ -73,6 +75,9 @@ def survey(rows, words, templates, itemsizes):
                 buffers = max(buffers, words[at + 1] + 1)
             elif header & 3 == REGISTER:
                 registers = max(registers, words[at + 1] + 1)
+            else:
+                itemsize = itemsizes[header >> 2 & 0x3F]
+                chip[header & 3] = max(chip[header & 3], _reach(words, at, itemsize, True)[1])
             at += _length(header)
     flags = np.zeros(buffers, np.int8)
     static = np.zeros(buffers, np.int64)
@@ -90,7 +95,7 @@ def survey(rows, words, templates, itemsizes):
                 if writes >> k & 1:
                     flags[number] = 1
             at += _length(header)
-    return flags, static, reach, registers
+    return flags, static, reach, registers, chip
 
 
 @njit(cache=True)

@@ -66,6 +66,25 @@ def _union(ranges: Iterable[Range]) -> list[Range]:
     return joined
 
 
+def take_first(pool: list[Range], size: int, blocked: list[Range]) -> int | None:
+    """Take ``size`` bytes from the first range of ``pool`` that has them outside ``blocked``; what is left of the
+    range keeps its place in the order."""
+    for i, (start, end) in enumerate(pool):
+        if end - start < size:
+            continue
+        address = start
+        for low, high in blocked:
+            if low >= address + size:
+                break
+            if high > address:
+                address = -(-high // ALIGNMENT) * ALIGNMENT
+        if address + size > end:
+            continue
+        pool[i : i + 1] = [(a, b) for a, b in ((start, address), (address + size, end)) if b > a]
+        return address
+    return None
+
+
 class Allocator:
     """What the allocators share: the live storages, the user's own addresses, and the message when memory is full."""
 
@@ -216,34 +235,15 @@ class AddressAllocator(Allocator):
         size = max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
         blocked = self._manual_ranges()
         for pool in (self._fresh, self._freed):
-            address = self._fit(pool, size, blocked)
+            address = take_first(pool, size, blocked)
             if address is not None:
                 return address
         self._merge()
-        address = self._fit(self._freed, size, blocked)
+        address = take_first(self._freed, size, blocked)
         if address is None and self._overflow:
             self._overflow[:] = _union(self._overflow)
-            address = self._fit(self._overflow, size, [])
+            address = take_first(self._overflow, size, [])
         return address
-
-    @staticmethod
-    def _fit(pool: list[Range], size: int, blocked: list[Range]) -> int | None:
-        """Take ``size`` bytes from the first range of ``pool`` that has them outside ``blocked``; what is left of the
-        range keeps its place in the order."""
-        for i, (start, end) in enumerate(pool):
-            if end - start < size:
-                continue
-            address = start
-            for low, high in blocked:
-                if low >= address + size:
-                    break
-                if high > address:
-                    address = -(-high // ALIGNMENT) * ALIGNMENT
-            if address + size > end:
-                continue
-            pool[i : i + 1] = [(a, b) for a, b in ((start, address), (address + size, end)) if b > a]
-            return address
-        return None
 
     def _merge(self) -> None:
         """Join neighbouring free ranges; a joined range is as old as its youngest part."""
@@ -287,14 +287,15 @@ class BankAllocator(Allocator):
     def __init__(self, space: Space, capacity: int, target: Target, overflow: int = 0) -> None:
         """
         Args:
-            overflow: bytes behind the memory; where there are any, automatic tiles live there alone, and a kernel's
-                own addresses never meet them.
+            overflow: bytes behind the memory, of which a tile takes whole banks.  Where there are any, automatic tiles
+                live there alone, so that a kernel's own addresses never meet them, unless ``inside`` is set.
         """
         super().__init__(space, capacity, target)
         self.bank_bytes = target.psum_bank_bytes
         self.reach = capacity + overflow
-        banks = self.reach // self.bank_bytes
-        self._first = capacity // self.bank_bytes if overflow else 0
+        self.inside = not overflow
+        self._overflow: list[Range] = [(capacity, self.reach)] if overflow else []
+        banks = capacity // self.bank_bytes
         self._banks: list[list[Range]] = [[] for _ in range(banks)]
         self._emptied = list(range(banks))  # when each bank became empty
         self._clock = banks
@@ -310,12 +311,22 @@ class BankAllocator(Allocator):
             )
 
     def _find(self, nbytes: int) -> int | None:
+        address = self._find_inside(nbytes) if self.inside else None
+        if address is None and self._overflow:
+            banks = max(-(-nbytes // self.bank_bytes), 1)
+            address = take_first(self._overflow, banks * self.bank_bytes, [])
+            if address is None:
+                self._overflow[:] = _union(self._overflow)
+                address = take_first(self._overflow, banks * self.bank_bytes, [])
+        return address
+
+    def _find_inside(self, nbytes: int) -> int | None:
         size = self.bank_bytes
         taken = [self._taken(bank) for bank in range(len(self._banks))]
         count = max(-(-nbytes // size), 1)
         runs = [
             (max(self._emptied[first : first + count]), first)
-            for first in range(self._first, len(taken) - count + 1)
+            for first in range(len(taken) - count + 1)
             if not any(taken[first : first + count])
         ]
         if runs:
@@ -326,7 +337,7 @@ class BankAllocator(Allocator):
             return first * size
         if count > 1:
             return None
-        for bank in sorted(range(self._first, len(taken)), key=lambda b: self._emptied[b]):
+        for bank in sorted(range(len(taken)), key=lambda b: self._emptied[b]):
             at = bank * size
             for low, high in [*taken[bank], ((bank + 1) * size,) * 2]:
                 if low - at >= nbytes:
@@ -343,6 +354,9 @@ class BankAllocator(Allocator):
 
     def _give_back(self, address: int, nbytes: int) -> None:
         size = self.bank_bytes
+        if address >= self.capacity:
+            self._overflow.append((address, address + max(-(-nbytes // size), 1) * size))
+            return
         for bank in range(address // size, (address + nbytes - 1) // size + 1):
             self._banks[bank] = [r for r in self._banks[bank] if not address <= r[0] < address + nbytes]
             if not self._banks[bank]:

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from isa.dtypes import ALL
 from isa.engine import Engine
 from isa.faults import InternalFault
+from isa.operands import Space
 from isa.program import Program
 
 __all__ = ["EdgeKind", "Edges", "edges"]
@@ -98,7 +99,7 @@ def edges(program: Program) -> Edges:
     itemsizes = np.zeros(64, dtype=np.int64)
     for dtype in ALL:
         itemsizes[dtype.code] = dtype.itemsize
-    written, static, reach, registers = _hazards.survey(rows, words, templates, itemsizes)
+    written, static, reach, registers, chip = _hazards.survey(rows, words, templates, itemsizes)
     size = reach
     for number, buffer in enumerate(program.buffers[: len(size)]):
         size[number] = max(buffer.nbytes, static[number])
@@ -107,7 +108,9 @@ def edges(program: Program) -> Edges:
     while int(_granules(size[tracked], shift).sum()) > HBM_GRANULES:
         shift += 1
     target = program.target
-    base, granules = _layout(target.sbuf_reach, target.psum_reach, registers, size, tracked, shift)
+    sbuf = min(target.sbuf_reach, max(target.sbuf_bytes, int(chip[Space.SBUF])))
+    psum = min(target.psum_reach, max(target.psum_bytes, int(chip[Space.PSUM])))
+    base, granules = _layout(sbuf, psum, registers, size, tracked, shift)
     in_order = np.ones(max(Engine) + 1, dtype=np.int8)
     in_order[[Engine.unknown, Engine.dma]] = 0
     start, producer, kind = _hazards.scan(
@@ -120,8 +123,8 @@ def edges(program: Program) -> Edges:
         base,
         size,
         shift,
-        target.sbuf_reach,
-        target.psum_reach,
+        sbuf,
+        psum,
         granules,
     )
     return Edges(start=start, producer=producer, kind=kind)

@@ -95,7 +95,7 @@ class Memory:
             if beside
             else AddressAllocator(Space.HBM, target.hbm_bytes, target),
         }
-        self._capacity = {space: allocator.reach for space, allocator in self.allocators.items()}
+        self._capacity = {space: allocator.capacity for space, allocator in self.allocators.items()}
         self._pitch = {space: self._capacity[space] * self._stretch + ROW_PADDING for space in (Space.SBUF, Space.PSUM)}
         self._bytes = {space: np.zeros(target.partitions * pitch, np.uint8) for space, pitch in self._pitch.items()}
         # maps shared by storages at the user's own addresses, made with the first of them
@@ -153,12 +153,14 @@ class Memory:
         if address is None:
             storage.written = Coverage(start, shape[0], offset, nbytes, granule=dtype.itemsize)
             for (of, _), table in self._shared.items():
-                if of is space:
+                if of is space and offset < self._capacity[space]:
                     table[:, offset : offset + nbytes] = False  # the bytes were others' until now
         else:
             storage.written = Coverage(start, shape[0], offset, nbytes, shared=self._shared_map(space, "written"))
         if space is Space.PSUM:
             storage.accumulated = self._accumulation(storage)
+        if offset >= self._capacity[space]:  # imagined, behind the memory: bytes of its own
+            storage.data = np.zeros(shape[0] * self._own_pitch(storage), np.uint8)
         allocator.adopt(storage)
         if self.uninitialized != "error":
             storage.written.fill()
@@ -261,15 +263,28 @@ class Memory:
         """Accumulation is a matter of the tensor, not of its address: what another tensor left there is overwritten."""
         return Coverage(storage.start, storage.partitions, storage.offset, storage.nbytes, granule=2)
 
+    def leave_undefined(self, ap: AccessPattern) -> None:
+        """Let what nothing has written of ``ap`` count as written, with NaN (integers: all bits set) in it: an
+        instruction with a mask leaves the rest of its result undefined, and reading that is legal."""
+        storage: Storage = ap.storage
+        absent = storage.written.missing(ap)
+        if absent is None:
+            return
+        view = self._bind(ap).view
+        view[absent.reshape(view.shape)] = self._undefined(ap)
+        storage.written.add(ap)
+
+    def _undefined(self, ap: AccessPattern) -> Any:
+        dtype = ap.dtype
+        if self._bind(ap).direct:
+            return np.float32(np.nan)
+        if dtype.is_float:
+            return encode(np.full(1, np.nan, np.float32), dtype)[0]
+        return np.full(1, 0xFF, np.uint8).repeat(dtype.itemsize).view(dtype.storage)[0]
+
     def _poison(self, storage: Storage) -> None:
-        bound = self._bind(storage.pattern())
-        dtype = storage.dtype
-        if bound.direct:
-            bound.view[...] = np.nan
-        elif dtype.is_float:
-            bound.view[...] = encode(np.full(1, np.nan, np.float32), dtype)[0]
-        else:
-            bound.view.view(np.uint8)[...] = 0xFF
+        whole = storage.pattern()
+        self._bind(whole).view[...] = self._undefined(whole)
 
     # --- views ------------------------------------------------------------------------------------
 
@@ -318,12 +333,20 @@ class Memory:
             pitch = self._pitch[ap.space]
             buffer = self._bytes[ap.space]
             first = ap.start * pitch + ap.offset * stretch
+            if storage.data is not None:
+                pitch = self._own_pitch(storage)
+                buffer = storage.data
+                first = (ap.start - storage.start) * pitch + (ap.offset - storage.offset) * stretch
             strides = [ap.step * pitch, *(stride * itemsize * stretch for stride, _ in ap.pairs)]
         host = np.float32 if soft else dtype.storage
         view: Array = np.ndarray(ap.shape, host, buffer, first, strides)
         bound = _Bound(self, view, (ap.partitions, ap.elements), soft or dtype == float32, soft)
         ap._view = bound
         return bound
+
+    def _own_pitch(self, storage: Storage) -> int:
+        """Host bytes from one partition to the next of a tile behind the memory."""
+        return storage.nbytes * self._stretch + ROW_PADDING
 
     def _is_whole(self, storage: Storage) -> bool:
         return self._whole.get(storage.space) is storage

@@ -10,7 +10,7 @@ from isa.target import Target, resolve_target
 
 __all__ = ["Options"]
 
-_OVERFLOW = 7
+_OVERFLOW = 1 << 26  # bytes per partition; the host has memory for what is used of them
 
 
 def _switch(variable: str, *, default: str) -> bool:
@@ -33,9 +33,9 @@ class Options:
             and all-ones integers and reads on.  Environment: ``TRN_SIM_UNINITIALIZED``.
         values: False issues and times instructions without executing them; a kernel that looks at a value then gets a
             clear fault.
-        overflow: tiles that find no place in SBUF get one behind it, up to seven times its size, with a note, where
-            AWS's compiler would spill to HBM; PSUM tiles without an address of their own go behind PSUM.  Values are
-            right; the modelled time leaves the spilling out.  Environment: ``TRN_SIM_OVERFLOW`` (1 or 0).
+        overflow: tiles that find no place in SBUF get one behind it, up to 64 MiB in each partition, with a note,
+            where AWS's compiler would spill to HBM; PSUM tiles without an address of their own go behind PSUM.  Values
+            are right; the modelled time leaves the spilling out.  Environment: ``TRN_SIM_OVERFLOW`` (1 or 0).
     """
 
     target: Target = field(default_factory=resolve_target)
@@ -47,10 +47,9 @@ class Options:
     def __post_init__(self) -> None:
         if self.uninitialized not in ("error", "poison"):
             raise ValueError(f"uninitialized is 'error' or 'poison', not {self.uninitialized!r}")
-        times = _OVERFLOW if self.overflow else 0
-        sbuf, psum = times * self.target.sbuf_bytes, times * self.target.psum_bytes
-        if (self.target.sbuf_overflow, self.target.psum_overflow) != (sbuf, psum):
-            object.__setattr__(self, "target", replace(self.target, sbuf_overflow=sbuf, psum_overflow=psum))
+        behind = _OVERFLOW if self.overflow else 0
+        if (self.target.sbuf_overflow, self.target.psum_overflow) != (behind, behind):
+            object.__setattr__(self, "target", replace(self.target, sbuf_overflow=behind, psum_overflow=behind))
 
     @classmethod
     def from_environment(cls, **overrides: Any) -> Options:

@@ -64,7 +64,7 @@ def test_sizes_that_kernels_ask_for_and_addresses_they_choose_stay():
 
 def test_it_has_an_end():
     def kernel():
-        return [nl.ndarray((128, 50_000), nl.float32) for _ in range(10)]
+        return [nl.ndarray((128, 5_000_000), nl.float32) for _ in range(4)]
 
     with pytest.raises(CapacityFault):
         trn_sim.run(kernel, target="trn2", overflow=True)
@@ -72,7 +72,7 @@ def test_it_has_an_end():
 
 def test_the_environment_asks_too(monkeypatch):
     monkeypatch.setenv("TRN_SIM_OVERFLOW", "1")
-    assert trn_sim.Options.from_environment(target="trn2").target.sbuf_reach == 8 * 224 * 1024
+    assert trn_sim.Options.from_environment(target="trn2").target.sbuf_reach == 224 * 1024 + (64 << 20)
     monkeypatch.setenv("TRN_SIM_OVERFLOW", "yes")
     with pytest.raises(ValueError, match="TRN_SIM_OVERFLOW is 0 or 1"):
         trn_sim.Options.from_environment()
@@ -98,3 +98,30 @@ def test_psum_tiles_never_meet_the_kernels_own_addresses():
     run = trn_sim.run(kernel, x, target="trn2", overflow=True)
     np.testing.assert_array_equal(run.result, [x * np.float32(factor) for factor in range(10)])
     assert run.profile.total_ns > 0
+
+
+def test_psum_goes_on_behind_its_banks():
+    def kernel():
+        banks = [nl.ndarray((128, 512), nl.float32, nl.psum) for _ in range(20)]
+        wide = nl.ndarray((16, 3000), nl.float32, nl.psum)
+        for number, bank in enumerate(banks):
+            nisa.memset(bank, float(number))
+        nisa.memset(wide, -1.0)
+        out = nl.ndarray((20, 128, 512), nl.float32, nl.shared_hbm)
+        for number, bank in enumerate(banks):
+            nisa.dma_copy(out[number], nl.copy(bank))
+        assert {bank.operand().offset % 2048 for bank in (*banks, wide)} == {0}
+        return out
+
+    run = trn_sim.run(kernel, target="trn2", overflow=True)
+    np.testing.assert_array_equal(run.result, np.broadcast_to(np.arange(20.0)[:, None, None], (20, 128, 512)))
+    assert run.profile.total_ns > 0
+
+
+def test_places_behind_the_memory_are_given_again():
+    def kernel():
+        for _ in range(100):
+            nl.ndarray((128, 3_000_000), nl.float32)  # 12 MB a partition, dropped at once
+            nl.ndarray((128, 512), nl.float32, nl.psum)
+
+    trn_sim.run(kernel, target="trn2", overflow=True)
