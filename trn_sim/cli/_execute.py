@@ -48,19 +48,18 @@ def execute(place: str, arguments: Iterable[str], *, seed: int, values: bool = T
         Exception: whatever the kernel raises.
     """
     from trn_sim.nki.kernel import simulate
-    from trn_sim.options import Options
 
     function = load_function(place)
     bound = bind(function, arguments, seed=seed)
     kernel = simulate(function)
     if cores is not None:
         kernel = kernel[cores]
-    return kernel.run(bound.args, bound.kwargs, Options.from_environment(values=values))
+    return kernel.run(bound.args, bound.kwargs, kernel.options(values=values))
 
 
 def is_program(text: str) -> bool:
     """True for the name of a saved program."""
-    return text.endswith(".npz")
+    return text.endswith((".npz", ".neff"))
 
 
 def load_program(path: str, arguments: Iterable[str] = ()) -> Program:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from trn_sim import __version__
-from trn_sim.cli import disasm, doctor, profile, run
+from trn_sim.cli import disasm, doctor, install, profile, run
 from trn_sim.cli._fault import ScriptError
 
 __all__ = ["INTERRUPTED", "cli", "main"]
@@ -32,7 +32,7 @@ def cli() -> None:
     """AWS Trainium without the chip: run, time and inspect kernels at the level of instructions."""
 
 
-for _command in (run.command, profile.command, disasm.command, doctor.command):
+for _command in (run.command, profile.command, disasm.command, doctor.command, install.command):
     cli.add_command(_command)
 
 
