@@ -24,7 +24,7 @@ from isa.engine import Engine
 from isa.enums import DgeMode, OobMode
 from isa.faults import OutOfBoundsFault
 from isa.instruction import Array, Instruction, Machine
-from isa.operands import AccessPattern, DynamicKind, Space
+from isa.operands import AccessPattern, Dynamic, DynamicKind, Space
 from isa.target import Target
 from isa.work import WorkFlag
 
@@ -237,14 +237,17 @@ def check_row_index(ins: Instruction, name: str, operand: AccessPattern, target:
 # --- run-time rows --------------------------------------------------------------------------------
 
 
-def _out_of_bounds(ins: Instruction, name: str, value: int, where: str, count: int) -> OutOfBoundsFault:
-    return OutOfBoundsFault(
+def _out_of_bounds(ins: Instruction, name: str, value: int, where: str, dynamic: Dynamic) -> OutOfBoundsFault:
+    count = dynamic.count
+    fault = OutOfBoundsFault(
         f"run-time index {value}{where} is out of bounds",
         instruction=ins.mnemonic,
         operand=name,
         limit=f"indices 0 to {count - 1}" if count > 0 else "no legal index",
         advice="correct the index, or pass oob_mode.skip to leave such rows alone",
     )
+    fault.element = value * dynamic.stride, count * dynamic.stride
+    return fault
 
 
 def scalar_in_bounds(ins: Instruction, name: str, operand: AccessPattern, machine: Machine, oob_mode: OobMode) -> bool:
@@ -260,7 +263,7 @@ def scalar_in_bounds(ins: Instruction, name: str, operand: AccessPattern, machin
     if 0 <= value < dynamic.count:
         return True
     if oob_mode is OobMode.error:
-        raise _out_of_bounds(ins, name, value, "", dynamic.count)
+        raise _out_of_bounds(ins, name, value, "", dynamic)
     return False
 
 
@@ -292,7 +295,7 @@ def rows_of(
         return rows, None
     if oob_mode is OobMode.error:
         place = int(np.argmin(valid))
-        raise _out_of_bounds(ins, name, int(rows[place]), f" at position {place}", dynamic.count)
+        raise _out_of_bounds(ins, name, int(rows[place]), f" at position {place}", dynamic)
     return rows, valid
 
 

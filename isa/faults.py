@@ -101,9 +101,14 @@ class ConstraintFault(KernelFault, ValueError):
 
 
 class OutOfBoundsFault(KernelFault, IndexError):
-    """An address or index outside the memory or tensor it belongs to."""
+    """An address or index outside the memory or tensor it belongs to.
+
+    Attributes:
+        element: element that a run-time index asks for, and number of elements it may choose from; None elsewhere.
+    """
 
     category = "out_of_bounds"
+    element: tuple[int, int] | None = None
 
 
 class CapacityFault(KernelFault, MemoryError):

@@ -3,16 +3,56 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 
-__all__ = ["user_frame", "user_location"]
+__all__ = ["Site", "at_site", "site", "user_frame", "user_location"]
 
 _OURS = frozenset({"trn_sim", "isa", "memory_model", "perf_model"})
 _is_ours: dict[CodeType, bool] = {}
 
 
-def user_frame(depth: int = 1) -> FrameType | None:
-    """The innermost frame outside trn-sim's own packages."""
+class Site:
+    """A place in the user's code, remembered for an instruction that is issued later; reads like the frame it was."""
+
+    __slots__ = ("f_code", "f_lasti", "f_lineno")
+
+    def __init__(self, frame: FrameType) -> None:
+        self.f_code = frame.f_code
+        self.f_lasti = frame.f_lasti
+        self.f_lineno = frame.f_lineno
+
+
+class _Present(threading.local):
+    site: Site | None = None
+
+
+_present = _Present()
+
+
+def site(depth: int = 1) -> Site | None:
+    """The present place of :func:`user_frame`."""
+    frame = user_frame(depth + 1)
+    return Site(frame) if isinstance(frame, FrameType) else frame
+
+
+@contextmanager
+def at_site(place: Site | None) -> Iterator[None]:
+    """Inside, the user's code is at ``place``, whatever the stack says."""
+    before = _present.site
+    _present.site = place
+    try:
+        yield
+    finally:
+        _present.site = before
+
+
+def user_frame(depth: int = 1) -> FrameType | Site | None:
+    """The innermost frame outside trn-sim's own packages, or the place that :func:`at_site` has set."""
+    if _present.site is not None:
+        return _present.site
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code

@@ -22,7 +22,8 @@ def _served(monkeypatch):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_example(script, capsys):
+def test_example(script, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # for what it saves
     runpy.run_path(str(script), run_name="__main__")
     times = re.findall(r"(\w+) on (trn[123]):\s+([\d.]+) us", capsys.readouterr().out)
     kernels = {name for name, _, _ in times}

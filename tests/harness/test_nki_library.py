@@ -150,17 +150,3 @@ import neuron_dtypes
 print(nt.tensor is nki.typing.tensor, static_cast is neuron_dtypes.static_cast)
 """
     assert python(code) == "True True"
-
-
-def test_kernels_of_the_older_namespace_say_that_they_do_not_run():
-    code = """
-import trn_sim; trn_sim.activate()
-import neuronxcc.nki
-print(hasattr(neuronxcc.nki, "language"))
-try:
-    from neuronxcc import nki
-    nki.benchmark
-except NotImplementedError as fault:
-    print("NKI 0.1" in str(fault))
-"""
-    assert python(code) == "False\nTrue"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -66,8 +66,19 @@ def walk(value: Any, convert: Callable[[Any, str], Any], name: str) -> Any:
 class Arguments:
     """The host arrays of one call: which tensor stands for which, and what happens to them afterwards."""
 
-    def __init__(self, core: Core) -> None:
+    returned: ClassVar[tuple[MemoryRegion, ...]] = (MemoryRegion.shared_hbm,)
+    """Where tensors live that a kernel may return."""
+    complete: ClassVar[bool] = True
+    """True where a result that was not written all over is a fault."""
+
+    def __init__(self, core: Core, tensor: type[NkiTensor] = NkiTensor) -> None:
+        """
+        Args:
+            core: whose memory they are in.
+            tensor: class of the tensors that the kernel gets.
+        """
         self._core = core
+        self._tensor = tensor
         self._tensors: dict[int, tuple[Any, NkiTensor, Array]] = {}
         self.torch = False
 
@@ -89,7 +100,7 @@ class Arguments:
         if array.ndim == 0:
             array = array.reshape(1)
         storage = self._core.hbm(array.shape, kind, name=name, kind="input", array=array)
-        tensor = NkiTensor(array.shape, kind, storage, MemoryRegion.private_hbm, name)
+        tensor = self._tensor(array.shape, kind, storage, MemoryRegion.private_hbm, name)
         self._tensors[id(value)] = (value, tensor, array)
         return tensor
 
@@ -156,7 +167,7 @@ class Arguments:
                     return original
                 return self._wrap(self._values(value), value.dtype)
         label = f"{name} {value.shape} {value.dtype}" + (f" '{value.name}'" if value.name else "")
-        if value.buffer is not MemoryRegion.shared_hbm:
+        if value.buffer not in self.returned:
             raise located(
                 ConstraintFault(
                     f"{label} is in {value.buffer.value}",
@@ -166,7 +177,7 @@ class Arguments:
             )
         core = self._core
         missing = core.memory.unwritten_elements(value.storage)
-        if missing and core.options.values and core.options.uninitialized == "error":
+        if missing and self.complete and core.options.values and core.options.uninitialized == "error":
             total = int(np.prod(value.storage.shape, dtype=np.int64))
             what = "was never written" if missing == total else f"has {missing} of {total} elements never written"
             raise located(

@@ -165,7 +165,11 @@ class Kernel:
         """Run the kernel on arrays; inside a kernel, on its tensors."""
         if self._is_inline(args, kwargs):
             return self.function(*args, **kwargs)
-        return self.run(args, kwargs, Options.from_environment()).result
+        return self.run(args, kwargs, self.options()).result
+
+    def options(self, **overrides: Any) -> Options:
+        """Options of a run: ``overrides``, then the environment; see :class:`trn_sim.Options`."""
+        return Options.from_environment(**overrides)
 
     def _is_inline(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         if running_core() is None:
@@ -220,7 +224,7 @@ class Kernel:
         cores = run.cores
         width = cores[0].place.cores
         ranks = [cores[first : first + width] for first in range(0, len(cores), width)]
-        arguments = [Arguments(own[0]) for own in ranks]
+        arguments = [self._arguments(own[0]) for own in ranks]
         bodies = []
         for core in cores:
             rank = core.place.rank
@@ -236,6 +240,9 @@ class Kernel:
                 mine = agreed(returned[rank * width : (rank + 1) * width])
                 results.append(walk(mine, arguments[rank].give, "the result"))
         return results
+
+    def _arguments(self, core: Core) -> Arguments:
+        return Arguments(core)
 
     def _body(self, core: Core, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with use_core(core), _launch.launch(self._grid):
@@ -325,8 +332,16 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
 
 
 def simulate(kernel: Callable[..., Any]) -> Kernel:
-    """The kernel itself: every call runs on the simulator.  Plain functions are wrapped."""
-    return kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    """The kernel itself: every call runs on the simulator.  Plain functions are wrapped, as kernels of the namespace
+    that their module imports."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    names = (getattr(value, "__name__", None) for value in getattr(kernel, "__globals__", {}).values())
+    if any(isinstance(name, str) and name.startswith("trn_sim.neuronxcc.nki") for name in names):
+        from trn_sim.neuronxcc.nki.kernel import TracedKernel
+
+        return TracedKernel(kernel)
+    return Kernel(kernel)
 
 
 def run(
@@ -347,7 +362,8 @@ def run(
         target, precise, uninitialized, values, overflow: see :class:`trn_sim.Options`; the environment decides where
             left out.
     """
-    options = Options.from_environment(
+    wrapped = simulate(kernel)
+    options = wrapped.options(
         target=target, precise=precise, uninitialized=uninitialized, values=values, overflow=overflow
     )
-    return simulate(kernel).run(args, kwargs, options)
+    return wrapped.run(args, kwargs, options)

@@ -1,17 +1,32 @@
-"""``neuronxcc.nki``: the older namespace (NKI 0.1), of which kernels of the current one import ``typing``.
-
-Kernels written in it do not run yet; a name that is asked for says so.
-"""
+"""``neuronxcc.nki``: the older namespace (NKI 0.1), on the same instructions as the present one."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from isa.faults import UnimplementedFault
-from trn_sim.neuronxcc.nki import typing
+from trn_sim.neuronxcc.nki import compiler, isa, language, typing
+from trn_sim.neuronxcc.nki._tile import Tile as tensor  # noqa: N813
+from trn_sim.neuronxcc.nki.kernel import jit, simulate_kernel, trace
+from trn_sim.neuronxcc.nki.measure import baremetal, benchmark, profile
 from trn_sim.nki._support import located
 
-__all__ = ["typing"]
+__all__ = [
+    "FrameworkKernel", "baremetal", "benchmark", "compiler", "isa", "jit", "language", "profile", "simulate_kernel",
+    "tensor", "trace", "typing",
+]  # fmt: skip
+
+
+class FrameworkKernel:
+    """Base of the glue between kernels and AWS's frameworks: not built yet."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise located(
+            UnimplementedFault(
+                "neuronxcc.nki.FrameworkKernel: the glue of AWS's frameworks does not exist here",
+                advice="call the kernel with numpy arrays or PyTorch tensors",
+            )
+        )
 
 
 class _NotBuilt(UnimplementedFault, AttributeError):
@@ -21,9 +36,4 @@ class _NotBuilt(UnimplementedFault, AttributeError):
 def __getattr__(name: str) -> NoReturn:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise located(
-        _NotBuilt(
-            f"neuronxcc.nki.{name}: kernels of the older namespace (NKI 0.1) do not run on trn-sim yet",
-            advice="port the kernel to the current nki (AWS's migration guide), which runs here",
-        )
-    )
+    raise located(_NotBuilt(f"neuronxcc.nki.{name} does not exist on trn-sim"))

@@ -111,11 +111,12 @@ def ndarray(
 def full(shape: Sequence[int], fill_value: Any, dtype: Any, buffer: MemoryRegion = SBUF, name: str = "") -> NkiTensor:
     """A tensor of one value: one ``memset``; in HBM a small tile copied over it by DMA."""
     tensor = ndarray(shape, dtype, buffer, name)
-    _fill(tensor, fill_value)
+    fill(tensor, fill_value)
     return tensor
 
 
-def _fill(tensor: NkiTensor, value: Any) -> None:
+def fill(tensor: NkiTensor, value: Any) -> None:
+    """Write one value everywhere: one ``memset``; in HBM a small tile copied over it by DMA."""
     if tensor.dtype.kind in "iub" and float(value) == int(value):
         value = int(value)  # memset takes integers for integers
     if tensor.buffer.on_chip:
@@ -165,7 +166,7 @@ def shared_constant(constant: npt.NDArray[Any] | str | os.PathLike[str]) -> NkiT
 def shared_identity_matrix(n: int, dtype: Any = dtypes.uint8, dst: NkiTensor | None = None) -> NkiTensor:
     """The identity matrix (n, n) in SBUF: ``memset`` of ones, then ``affine_select`` of the diagonal."""
     tensor = ndarray((n, n), dtype, name="identity") if dst is None else dst
-    _fill(tensor, 1)
+    fill(tensor, 1)
     nisa.affine_select(tensor, [[-1, n]], 1, tensor, 0.0, ALU_OPS["equal"])
     return tensor
 
@@ -210,7 +211,7 @@ def convert(x: NkiTensor, dtype: Any) -> NkiTensor:
 def assign(dst: NkiTensor, value: Any) -> None:
     """``dst[...] = value``: a fill, a ``tensor_copy`` on-chip, or a DMA where HBM takes part."""
     if not isinstance(value, NkiTensor):
-        _fill(dst, value)
+        fill(dst, value)
     elif dst.buffer.on_chip and value.buffer.on_chip:
         nisa.tensor_copy(dst, value)
     else:
