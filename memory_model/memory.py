@@ -77,16 +77,24 @@ class Memory:
         beside: memory of another core, whose HBM this one shares.
         uninitialized: ``error`` faults on reads of bytes that nothing has written; ``poison`` fills new allocations
             with NaN (integers: all bits set) instead; ``ignore`` does neither.  HBM outputs are tracked in each case.
+        slack: bytes behind every SBUF tile, in each partition, that belong to it although its shape does not name them.
     """
 
     def __init__(
-        self, target: Target, *, precise: bool = True, uninitialized: str = "error", beside: Memory | None = None
+        self,
+        target: Target,
+        *,
+        precise: bool = True,
+        uninitialized: str = "error",
+        beside: Memory | None = None,
+        slack: int = 0,
     ) -> None:
         if uninitialized not in UNINITIALIZED:
             raise ValueError(f"uninitialized must be one of {', '.join(UNINITIALIZED)}, not {uninitialized!r}")
         self.target = target
         self.precise = precise
         self.uninitialized = uninitialized
+        self._slack = slack
         self._stretch = 1 if precise else 4
         self.allocators: dict[Space, Allocator] = {
             Space.SBUF: AddressAllocator(Space.SBUF, target.sbuf_bytes, target, target.sbuf_overflow),
@@ -142,6 +150,8 @@ class Memory:
             )
         nbytes = math.prod(shape[1:]) * dtype.itemsize
         allocator = self.allocators[space]
+        if address is None and space is Space.SBUF:
+            nbytes += self._slack
         if address is None:
             start, offset = 0, allocator.take(nbytes, label)
         else:

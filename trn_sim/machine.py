@@ -27,7 +27,7 @@ from memory_model.memory import Memory, Storage
 from trn_sim._executor import Executor
 from trn_sim._races import PairExecutor, Watch
 from trn_sim._source import user_frame, user_location
-from trn_sim.options import Options
+from trn_sim.options import SLACK, Options
 from trn_sim.team import Team
 
 __all__ = ["Core", "Options", "core_stack", "current_core", "launch_profile", "use_core"]
@@ -58,6 +58,7 @@ class Core:
             self.target,
             precise=self.options.precise,
             uninitialized=self.options.uninitialized,
+            slack=SLACK if self.options.beyond else 0,
             beside=None if beside is None else beside.memory,
         )
         self.executor = Executor(self.target, self.memory, place, team)

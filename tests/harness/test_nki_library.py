@@ -124,6 +124,46 @@ print(Orchestrator._compiled_kernel)
     assert python(code) == "None"
 
 
+def test_inputs_by_rank_run_on_all_ranks():
+    code = """
+import sys, types, numpy as np
+class Orchestrator:
+    fs_config = types.SimpleNamespace(artifacts_output_directory_path="out")
+    def _run_simulator_inference(self, kernel):
+        return "alone"
+    def __dump_tensors__(self, folder, tensors, name):
+        for key, value in tensors.items():
+            print(folder, name(key), value.tolist())
+class ByRank:
+    def __init__(self, make):
+        self.for_rank = make
+module = types.ModuleType("test.utils.test_orchestrator")
+module.Orchestrator, module.INF_ARTIFACT_DIR_NAME = Orchestrator, "inference"
+sys.modules[module.__name__] = module
+import trn_sim; trn_sim.activate(harness="nki-library")
+import nki_cpu_simulator.nki as nki, nki_cpu_simulator.nki.language as nl, nki.collectives as ncc
+def total(x, group):
+    own = nl.ndarray(x.shape, x.dtype, nl.private_hbm)
+    out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
+    nl.store(own, nl.load(x))
+    ncc.all_reduce([own], [out], group, nl.add)
+    return out
+group = ncc.ReplicaGroup([[0, 1]])
+target = types.SimpleNamespace(get_nc_gen=lambda: "gen3")
+def case(ranks):
+    return types.SimpleNamespace(
+        kernel_func=total, inference_args=types.SimpleNamespace(collective_ranks=ranks),
+        kernel_input=ByRank(lambda rank: {"x.must_alias_input": np.full((1, 2), rank + 1, np.float32), "group": group}),
+        compiler_input=types.SimpleNamespace(logical_nc_config=1, platform_target=target),
+        validation_args=types.SimpleNamespace(golden_output=ByRank(lambda rank: {"out": np.zeros((1, 2))})),
+    )
+print(Orchestrator()._run_simulator_inference(case(1)))
+print(Orchestrator()._run_simulator_inference(case(2)))
+"""
+    expected = ["out/inference/output_worker_0 out [[3.0, 3.0]]", "out/inference/output_worker_1 out [[3.0, 3.0]]"]
+    assert python(code).splitlines() == ["alone", *expected, "out/inference"]
+
+
 def test_a_front_end_records_the_program():
     code = (
         KERNEL

@@ -125,3 +125,27 @@ def test_places_behind_the_memory_are_given_again():
             nl.ndarray((128, 512), nl.float32, nl.psum)
 
     trn_sim.run(kernel, target="trn2", overflow=True)
+
+
+def test_patterns_may_reach_beyond_a_tile_on_request():
+    def kernel(x):
+        tile = nl.load(x)
+        columns = tile.ap([[16, 4], [5, 4]], offset=4)  # elements 4, 9, 14 and 19 of 16
+        out = nl.ndarray((4, 3), nl.float32, nl.shared_hbm)
+        doubled = nl.ndarray((4, 4), nl.float32)
+        nisa.tensor_scalar(doubled, columns, nl.multiply, 2.0)
+        nisa.dma_copy(out, doubled[:, 0:3])
+        return out
+
+    x = np.arange(64, dtype=np.float32).reshape(4, 16)
+    with pytest.raises(OutOfBoundsFault, match="outside the storage"):
+        trn_sim.run(kernel, x, target="trn2")
+    options = trn_sim.Options.from_environment(target="trn2", beyond=True, uninitialized="poison")
+    run = nki.simulate(kernel).run((x,), {}, options)
+    np.testing.assert_array_equal(run.result, 2 * x[:, [4, 9, 14]])
+
+    def far(x):
+        nl.load(x).ap([[16, 4], [100, 2]])
+
+    with pytest.raises(OutOfBoundsFault):
+        nki.simulate(far).run((x,), {}, options)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from isa.target import resolve_target
 from trn_sim.finder import serve
 from trn_sim.options import Options
 
-__all__ = ["CpuSimulation", "cpu_simulate", "prepare"]
+__all__ = ["CpuSimulation", "complete_suite", "cpu_simulate", "prepare"]
 
 SERVED = {
     "nki_cpu_simulator": "trn_sim.harness.cpu_simulator",
@@ -33,7 +32,8 @@ class CpuSimulation:
     The target is the generation in ``NKI_NC_VERSION`` if that is set, else the one every run has.  Fresh memory holds
     NaN, as in the simulator that the suite was written with: some of its kernels compute on parts of a tile that they
     never wrote, and drop the results.  ``TRN_SIM_UNINITIALIZED=error`` makes that a fault here too.
-    Nor does that simulator bound SBUF and PSUM, so tiles may overflow them unless ``TRN_SIM_OVERFLOW`` is 0.
+    Nor does that simulator bound SBUF and PSUM, so tiles may overflow them unless ``TRN_SIM_OVERFLOW`` is 0, and access
+    patterns may reach a little beyond their tile.
     """
 
     def __init__(self, kernel: Callable[..., Any], cores: int = 1) -> None:
@@ -47,14 +47,8 @@ class CpuSimulation:
         return CpuSimulation(self._kernel, cores)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        _complete_orchestrator()
-        generation = os.environ.get("NKI_NC_VERSION")
-        options = Options.from_environment(
-            target=resolve_target(generation) if generation else None,
-            uninitialized=os.environ.get("TRN_SIM_UNINITIALIZED", "poison"),
-            overflow=os.environ.get("TRN_SIM_OVERFLOW", "1") == "1",
-        )
-        return self._kernel[self._cores].run(args, kwargs, options).result
+        complete_suite()
+        return self._kernel[self._cores].run(args, kwargs, _options()).result
 
 
 def cpu_simulate(kernel: Callable[..., Any]) -> CpuSimulation:
@@ -62,16 +56,28 @@ def cpu_simulate(kernel: Callable[..., Any]) -> CpuSimulation:
     return CpuSimulation(kernel)
 
 
-def _complete_orchestrator() -> None:
-    """Give the suite's orchestrator the attribute that it reads after every run, but sets only when it compiles.
+def complete_suite() -> None:
+    """Complete the suite that imports the simulator; see :mod:`trn_sim.harness.suite`."""
+    from trn_sim.harness.suite import complete
 
-    The copy published on 2026-04-13 does so also where simulation mode has skipped the compilation; without the
-    attribute every test that has run its kernel would end with an AttributeError.
-    """
-    module = sys.modules.get("test.utils.test_orchestrator")
-    orchestrator = getattr(module, "Orchestrator", None)
-    if orchestrator is not None and not hasattr(orchestrator, "_compiled_kernel"):
-        orchestrator._compiled_kernel = None
+    complete(_simulate_ranks)
+
+
+def _simulate_ranks(kernel: Callable[..., Any], cores: int, inputs: list[dict[str, Any]]) -> list[Any]:
+    from trn_sim.nki.kernel import simulate
+
+    results: list[Any] = simulate(kernel)[cores].run_ranks([((), own) for own in inputs], _options()).result
+    return results
+
+
+def _options() -> Options:
+    generation = os.environ.get("NKI_NC_VERSION")
+    return Options.from_environment(
+        target=resolve_target(generation) if generation else None,
+        uninitialized=None if "TRN_SIM_UNINITIALIZED" in os.environ else "poison",
+        overflow=None if "TRN_SIM_OVERFLOW" in os.environ else True,
+        beyond=True,
+    )
 
 
 def prepare() -> None:

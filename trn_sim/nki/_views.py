@@ -410,7 +410,8 @@ class Views(RunTime):
             start, inside = divmod(self.offset, self._row)
             partition = start + reach[0] // self._row
             last = inside + sum(reach[1:])
-            if self.offset >= 0 and partition < self._storage.partitions and last < self._row:
+            held = max(self._row, self._storage.nbytes // item)
+            if self.offset >= 0 and partition < self._storage.partitions and last < held:
                 return
             where = f"partitions {start} to {partition}, elements {inside} to {last} of each"
             limit = f"{self._storage.partitions} partitions of {self._row} elements of {self.dtype}"
