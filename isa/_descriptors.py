@@ -26,7 +26,7 @@ from isa.faults import OutOfBoundsFault
 from isa.instruction import Array, Instruction, Machine
 from isa.operands import AccessPattern, Dynamic, DynamicKind, Space
 from isa.target import Target
-from isa.work import WorkFlag
+from isa.work import Work, WorkFlag, WorkKind
 
 __all__ = [
     "DMA_SPACES",
@@ -134,6 +134,18 @@ def trigger(mode: DgeMode, engine: Engine = Engine.unknown) -> Engine:
     if mode is DgeMode.swdge:
         return Engine.gpsimd
     return engine if engine is not Engine.unknown else Engine.sync
+
+
+def move_work(mode: DgeMode, dst: AccessPattern, src: AccessPattern) -> Work:
+    """Work of moving ``src`` to ``dst``."""
+    return Work(
+        kind=WorkKind.DMA,
+        elements=dst.elements,
+        rows=dst.partitions,
+        nbytes=dst.nbytes,
+        descriptors=descriptors(dst, src),
+        flags=move_flags(mode, dst, src),
+    )
 
 
 def move_flags(mode: DgeMode, dst: AccessPattern, *srcs: AccessPattern) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from isa import (  # noqa: F401
     collective,
+    collective_variable,
     dma,
     dma_compute,
     gpsimd,
     gpsimd_search,
     mx,
+    pair,
     random_state,
-    ranks,
-    ranks_variable,
     scalar,
     sync,
     tensor,

@@ -1,151 +1,304 @@
-"""Instructions with which the two cores of a pair (LNC2) meet: a barrier, and an exchange of tiles.
+"""Collectives: instructions with which ranks exchange tensors.
 
-Both are issued by each of the cores.  A core that comes first waits; :meth:`isa.instruction.Machine.meet` is where it
-does.  Collectives among ranks are in :mod:`isa.ranks`.
+Every rank of a group issues the same collective.  Tensors in HBM are the rank's: its cores all issue the instruction,
+and it begins when all of them have.  Tiles in SBUF are the core's: cores with the same number exchange them.  What a
+rank gives is read when the last one has come, so nobody sees values from before or after.
 
-Sources: NKI documentation (0.6), nki.isa.core_barrier and nki.isa.sendrecv.
+Reductions are computed in float32 over the ranks in the order of their group and rounded once; integers in their own
+width.  AWS's texts do not say in which order and width the chip reduces.  Rings go in the order of the group, on every
+channel.  Left out: the limits that depend on which ranks are on one chip.
+
+Sources: NKI documentation (0.6), nki.collectives.
 """
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Mapping
 
-from isa._descriptors import descriptors, move_flags
+import numpy as np
+
+from isa._collective import (
+    Collective,
+    Groups,
+    check_channels,
+    check_dim,
+    check_groups,
+    check_single,
+    part_of,
+    reduced,
+)
+from isa._descriptors import check_priority
+from isa.alu import AluOp
 from isa.engine import Engine
-from isa.enums import DgeMode, DmaEngine
-from isa.instruction import Dst, Imm, Instruction, Machine, Src, SrcDst, instruction
+from isa.instruction import Array, Dst, Imm, Machine, Src, instruction
 from isa.operands import AccessPattern, Space
 from isa.place import Place
-from isa.sync import SEQUENCERS
 from isa.target import Target
-from isa.work import Work, WorkFlag, WorkKind
+from isa.work import Work
 
-__all__ = ["CoreBarrier", "SendRecv"]
+__all__ = [
+    "AllGather",
+    "AllReduce",
+    "AllToAll",
+    "CollectivePermute",
+    "CollectivePermuteImplicit",
+    "CollectivePermuteImplicitReduce",
+    "Groups",
+    "ReduceScatter",
+]
 
-PAIR = (3, 4)
-"""Generations whose cores come in pairs (logical NeuronCore configuration 2)."""
-
-GPSIMD_DMA_BYTES = {4: 1024, 2: 512, 1: 256}
-"""Bytes per partition that the GpSimd Engine's own DMA takes, by bytes of an element."""
+_HBM = (Space.HBM,)
+_MEMORIES = (Space.HBM, Space.SBUF)
 
 
 @instruction(
-    opcode=120, mnemonic="core_barrier", engines=SEQUENCERS, source="NKI 0.6 nki.isa.core_barrier", generations=PAIR
+    opcode=128,
+    mnemonic="all_reduce",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.all_reduce",
 )
-class CoreBarrier(Instruction):
-    """The cores of ``cores`` wait for each other; what they did to ``data`` before is done, and no value changes.
+class AllReduce(Collective):
+    """Every dst = op over the src of all ranks of the group."""
 
-    Only the engine ``engine`` of each core waits, and what touches ``data`` afterwards.
-    """
-
-    data: AccessPattern = SrcDst(spaces=(Space.HBM, Space.SBUF), quadrant=False)  # what comes after waits, reads too
-    cores: tuple[int, ...] | int = Imm()
-    engine: Engine = Imm(Engine.gpsimd)
-    takes_packed = True
-    orders = True
-
-    @classmethod
-    def meeting(cls, constants: Mapping[str, str], work: Work, place: Place) -> tuple[str, tuple[int, ...]]:
-        return "core_barrier", place.beside(int(core) for core in re.findall(r"\d+", constants["cores"]))
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """The cores that meet, in order; kernels write ``(0)`` for one core."""
-        return (self.cores,) if isinstance(self.cores, int) else tuple(sorted(self.cores))
-
-    def select_engine(self, target: Target) -> Engine:
-        return Engine.gpsimd if self.engine is Engine.unknown else self.engine
+    srcs: tuple[AccessPattern, ...] = Src(spaces=_MEMORIES, quadrant=False, many=True)
+    dsts: tuple[AccessPattern, ...] = Dst(spaces=_MEMORIES, quadrant=False, many=True)
+    replica_group: Groups = Imm()
+    op: AluOp = Imm()
+    priority: int | None = Imm(None)
 
     def constrain(self, target: Target) -> None:
-        if self.select_engine(target) not in self.engines:
-            raise self.refuse(
-                None,
-                f"engine {self.engine.name} has no sequencer",
-                limit=", ".join(one.name for one in self.engines),
-                target=target,
-            )
-        if not self.members or len(set(self.members)) != len(self.members) or not set(self.members) <= {0, 1}:
-            raise self.refuse(None, f"cores={self.cores}", limit="each core of the pair (0, 1) once", target=target)
+        check_priority(self, self.priority, target)
+        check_groups(self, self.replica_group, target)
+        self.check_op(self.op, target)
+        self.check_pairs(self.srcs, self.dsts, target, grow=1, shrink=1)
 
     def work(self, target: Target) -> Work:
-        return Work(kind=WorkKind.CONTROL, flags=int(WorkFlag.HBM_READ))
+        ranks = self.ranks
+        return self.collective_work(self.srcs, ranks=ranks, sent=2 * (ranks - 1) / ranks, phases=2)
 
     def run(self, machine: Machine) -> None:
-        agents = machine.place.beside(self.members)
-        machine.meet("core_barrier", agents, lambda: None, lane=self.select_engine(machine.target).name)
+        given = self.exchange_values(machine, self.srcs)
+        for number, dst in enumerate(self.dsts):
+            self.put(machine, dst, reduced(self.op, [given[rank][number] for rank in given]))
 
 
 @instruction(
-    opcode=104, mnemonic="sendrecv", engines=(Engine.dma,), source="NKI 0.6 nki.isa.sendrecv", generations=PAIR
+    opcode=129,
+    mnemonic="all_gather",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.all_gather",
 )
-class SendRecv(Instruction):
-    """My src goes into the other core's dst, and its src into mine; calls with the same pipe_id pair up in order."""
+class AllGather(Collective):
+    """Every dst = the src of all ranks one behind the other along ``collective_dim``, in the order of the group."""
 
-    src: AccessPattern = Src(spaces=(Space.SBUF,), quadrant=False)
-    dst: AccessPattern = Dst(spaces=(Space.SBUF,), quadrant=False, match="src")
-    send_to_rank: int = Imm()
-    recv_from_rank: int = Imm()
-    pipe_id: int = Imm()
-    dma_engine: DmaEngine = Imm(DmaEngine.dma)
+    srcs: tuple[AccessPattern, ...] = Src(spaces=_MEMORIES, quadrant=False, many=True)
+    dsts: tuple[AccessPattern, ...] = Dst(spaces=_MEMORIES, quadrant=False, many=True)
+    replica_group: Groups = Imm()
+    collective_dim: int = Imm()
+    priority: int | None = Imm(None)
     takes_packed = True
 
-    @classmethod
-    def meeting(cls, constants: Mapping[str, str], work: Work, place: Place) -> tuple[str, tuple[int, ...]]:
-        return f"sendrecv pipe {constants['pipe_id']}", place.beside((0, 1))
+    def constrain(self, target: Target) -> None:
+        check_priority(self, self.priority, target)
+        ranks = check_groups(self, self.replica_group, target)
+        self.check_pairs(self.srcs, self.dsts, target, grow=ranks, shrink=1)
+        check_dim(self, self.collective_dim, 1 if self.srcs[0].space is Space.SBUF else 0, target)
 
-    def queue(self, target: Target) -> int:
-        return int(Engine.gpsimd if self.dma_engine is DmaEngine.gpsimd_dma else Engine.sync)
+    def work(self, target: Target) -> Work:
+        return self.collective_work(self.srcs, ranks=self.ranks, sent=self.ranks - 1)
+
+    def run(self, machine: Machine) -> None:
+        given = self.exchange_bits(machine, self.srcs)
+        axis = self.collective_dim if self.srcs[0].space is Space.SBUF else 1  # HBM: raw values are one row
+        order = self.group(machine)
+        for number, dst in enumerate(self.dsts):
+            machine.store_raw(dst, np.concatenate([given[rank][number] for rank in order], axis=axis))
+
+
+@instruction(
+    opcode=130,
+    mnemonic="reduce_scatter",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.reduce_scatter",
+)
+class ReduceScatter(Collective):
+    """dst of the group's i-th rank = op over the i-th part, along dimension 0, of the src of all ranks."""
+
+    srcs: tuple[AccessPattern, ...] = Src(spaces=_MEMORIES, quadrant=False, many=True)
+    dsts: tuple[AccessPattern, ...] = Dst(spaces=_MEMORIES, quadrant=False, many=True)
+    replica_group: Groups = Imm()
+    collective_dim: int = Imm()
+    op: AluOp = Imm()
+    priority: int | None = Imm(None)
 
     def constrain(self, target: Target) -> None:
-        if self.dst.dtype != self.src.dtype:
-            raise self.refuse("dst", f"dtype differs from src's {self.src.dtype}", limit="equal dtypes", target=target)
-        for name in ("send_to_rank", "recv_from_rank"):
-            if getattr(self, name) not in (0, 1):
-                raise self.refuse(None, f"{name}={getattr(self, name)}", limit="ranks 0 and 1", target=target)
-        if self.dma_engine is DmaEngine.gpsimd_dma:
-            size = self.src.dtype.itemsize
-            limit = GPSIMD_DMA_BYTES[size]
-            if self.src.elements * size > limit:
+        check_priority(self, self.priority, target)
+        ranks = check_groups(self, self.replica_group, target)
+        self.check_op(self.op, target)
+        self.check_pairs(self.srcs, self.dsts, target, grow=1, shrink=ranks)
+        check_dim(self, self.collective_dim, 0, target)
+
+    def work(self, target: Target) -> Work:
+        return self.collective_work(self.srcs, ranks=self.ranks, sent=(self.ranks - 1) / self.ranks)
+
+    def run(self, machine: Machine) -> None:
+        given = self.exchange_values(machine, self.srcs)
+        order = self.group(machine)
+        axis = 0 if self.srcs[0].space is Space.SBUF else 1
+        for number, dst in enumerate(self.dsts):
+            parts = [part_of(given[rank][number], order, machine.place.rank, axis) for rank in order]
+            self.put(machine, dst, reduced(self.op, parts))
+
+
+@instruction(
+    opcode=131,
+    mnemonic="all_to_all",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.all_to_all",
+)
+class AllToAll(Collective):
+    """The j-th part of dst of the group's i-th rank = the i-th part of src of its j-th, along dimension 0."""
+
+    srcs: tuple[AccessPattern, ...] = Src(spaces=_HBM, quadrant=False, many=True)
+    dsts: tuple[AccessPattern, ...] = Dst(spaces=_HBM, quadrant=False, many=True)
+    replica_group: Groups = Imm()
+    collective_dim: int = Imm()
+    priority: int | None = Imm(None)
+    takes_packed = True
+
+    def constrain(self, target: Target) -> None:
+        check_priority(self, self.priority, target)
+        ranks = check_groups(self, self.replica_group, target)
+        self.check_pairs(self.srcs, self.dsts, target, grow=1, shrink=1)
+        check_dim(self, self.collective_dim, 0, target)
+        for number, src in enumerate(self.srcs):
+            if src.pairs[0][1] % ranks:
                 raise self.refuse(
-                    "src",
-                    f"has {self.src.elements * size} bytes in a partition",
-                    limit=f"{limit} bytes of {size}-byte elements with dma_engine.gpsimd_dma",
-                    target=target,
-                    advice="use dma_engine.dma",
+                    f"srcs[{number}]", f"is not split into {ranks}", limit="dimension 0 a multiple", target=target
                 )
 
     def work(self, target: Target) -> Work:
-        return Work(
-            kind=WorkKind.DMA,
-            elements=self.dst.elements,
-            rows=self.dst.partitions,
-            nbytes=self.dst.nbytes,
-            descriptors=descriptors(self.dst, self.src),
-            flags=move_flags(DgeMode.none, self.dst, self.src),
-        )
+        return self.collective_work(self.srcs, ranks=self.ranks, sent=(self.ranks - 1) / self.ranks)
 
     def run(self, machine: Machine) -> None:
-        bits = machine.raw(self.src).copy()
-        what, place = f"sendrecv pipe {self.pipe_id}", machine.place
-        came = machine.meet(
-            what, place.beside((0, 1)), lambda: (bits, self.send_to_rank, self.recv_from_rank), lane=what
-        )
-        given = dict(enumerate(came[agent] for agent in sorted(came)))
-        received, sent_to, _ = given[self.recv_from_rank]
-        if sent_to != place.core or given[self.send_to_rank][2] != place.core:
-            routes = ", ".join(f"core {core} sends to {to} and takes from {of}" for core, (_, to, of) in given.items())
+        given = self.exchange_bits(machine, self.srcs)
+        order = self.group(machine)
+        for number, dst in enumerate(self.dsts):
+            parts = [part_of(given[rank][number], order, machine.place.rank, 1) for rank in order]
+            machine.store_raw(dst, np.concatenate(parts, axis=1))
+
+
+@instruction(
+    opcode=132,
+    mnemonic="collective_permute",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.collective_permute",
+)
+class CollectivePermute(Collective):
+    """dst of each target = src of its source; ranks that are no target keep theirs."""
+
+    srcs: tuple[AccessPattern, ...] = Src(spaces=_HBM, quadrant=False, many=True)
+    dsts: tuple[AccessPattern, ...] = Dst(spaces=_HBM, quadrant=False, many=True)
+    source_target_pairs: tuple[tuple[int, int], ...] = Imm()
+    priority: int | None = Imm(None)
+    takes_packed = True
+
+    @classmethod
+    def meeting(cls, constants: Mapping[str, str], work: Work, place: Place) -> tuple[str, tuple[int, ...]] | None:
+        ranks = {rank for pair in ast.literal_eval(constants["source_target_pairs"]) for rank in pair}
+        return (cls.mnemonic, place.across(ranks, all_cores=True)) if place.rank in ranks else None
+
+    def constrain(self, target: Target) -> None:
+        check_priority(self, self.priority, target)
+        pairs = self.source_target_pairs
+        nested = bool(pairs) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+        sides = [list(side) for side in zip(*pairs, strict=True)] if nested else []
+        if not nested or any(len(side) != len(set(side)) for side in sides):
             raise self.refuse(
                 None,
-                f"the two sides disagree: {routes}",
-                limit="what one core sends to another, the other takes from it",
-                target=machine.target,
+                f"source_target_pairs={pairs}",
+                limit="pairs (source, target), each rank once as source and once as target at most",
+                target=target,
             )
-        if received.nbytes != bits.nbytes or received.dtype != bits.dtype:
-            raise self.refuse(
-                "dst",
-                f"the other core sends {received.shape} {received.dtype}",
-                limit="equal shapes and dtypes on both cores",
-                target=machine.target,
+        check_single(self, self.srcs, target)
+        self.check_pairs(self.srcs, self.dsts, target, grow=1, shrink=1)
+
+    def work(self, target: Target) -> Work:
+        return self.collective_work(self.srcs, ranks=2, sent=1)
+
+    def run(self, machine: Machine) -> None:
+        given = self.exchange(machine, lambda: machine.raw(self.srcs[0]).copy())
+        for source, destination in self.source_target_pairs:
+            if destination == machine.place.rank:
+                machine.store_raw(self.dsts[0], given[source])
+
+
+@instruction(
+    opcode=133,
+    mnemonic="collective_permute_implicit",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.collective_permute_implicit",
+)
+class CollectivePermuteImplicit(Collective):
+    """On each channel, dst = src of the predecessor in the ring; one source and one destination per channel."""
+
+    srcs_by_channel: tuple[AccessPattern, ...] = Src(spaces=_MEMORIES, quadrant=False, many=True)
+    dsts_by_channel: tuple[AccessPattern, ...] = Dst(spaces=_MEMORIES, quadrant=False, many=True)
+    replica_group: Groups = Imm()
+    channel_ids: tuple[int, ...] = Imm((0,))
+    priority: int | None = Imm(None)
+    takes_packed = True
+
+    def constrain(self, target: Target) -> None:
+        check_priority(self, self.priority, target)
+        check_groups(self, self.replica_group, target)
+        check_channels(self, self.srcs_by_channel, self.dsts_by_channel, self.channel_ids, target)
+
+    def work(self, target: Target) -> Work:
+        return self.collective_work(self.srcs_by_channel, ranks=2, sent=1)
+
+    def run(self, machine: Machine) -> None:
+        given = self.exchange_bits(machine, self.srcs_by_channel)
+        before = self.predecessor(machine)
+        for number, dst in enumerate(self.dsts_by_channel):
+            machine.store_raw(dst, given[before][number])
+
+
+@instruction(
+    opcode=134,
+    mnemonic="collective_permute_implicit_reduce",
+    engines=(Engine.dma,),
+    source="NKI 0.6 nki.collectives.collective_permute_implicit_reduce",
+)
+class CollectivePermuteImplicitReduce(Collective):
+    """On each channel, dst = op(src0, src1) of the predecessor in the ring."""
+
+    srcs0_by_channel: tuple[AccessPattern, ...] = Src(spaces=_MEMORIES, quadrant=False, many=True)
+    srcs1_by_channel: tuple[AccessPattern, ...] = Src(spaces=_MEMORIES, quadrant=False, many=True)
+    dsts_by_channel: tuple[AccessPattern, ...] = Dst(spaces=_MEMORIES, quadrant=False, many=True)
+    replica_group: Groups = Imm()
+    op: AluOp = Imm()
+    channel_ids: tuple[int, ...] = Imm((0,))
+    priority: int | None = Imm(None)
+
+    def constrain(self, target: Target) -> None:
+        check_priority(self, self.priority, target)
+        check_groups(self, self.replica_group, target)
+        self.check_op(self.op, target)
+        check_channels(self, self.srcs0_by_channel, self.dsts_by_channel, self.channel_ids, target)
+        check_channels(self, self.srcs1_by_channel, self.dsts_by_channel, self.channel_ids, target)
+
+    def work(self, target: Target) -> Work:
+        return self.collective_work(self.srcs0_by_channel, ranks=2, sent=1)
+
+    def run(self, machine: Machine) -> None:
+        def give() -> list[Array]:
+            pairs = zip(
+                self.values(machine, self.srcs0_by_channel), self.values(machine, self.srcs1_by_channel), strict=True
             )
-        machine.store_raw(self.dst, received)
+            return [reduced(self.op, pair) for pair in pairs]
+
+        given, before = self.exchange_equal(machine, give), self.predecessor(machine)
+        for number, dst in enumerate(self.dsts_by_channel):
+            self.put(machine, dst, given[before][number])

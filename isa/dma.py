@@ -24,11 +24,11 @@ from isa._descriptors import (
     check_index,
     check_priority,
     check_row_index,
-    descriptors,
     has_run_time_address,
     is_number,
     is_vector,
     move_flags,
+    move_work,
     resolve_dge,
     rows_of,
     scalar_in_bounds,
@@ -149,14 +149,7 @@ class DmaCopy(Instruction):
                     )
 
     def work(self, target: Target) -> Work:
-        return Work(
-            kind=WorkKind.DMA,
-            elements=self.dst.elements,
-            rows=self.dst.partitions,
-            nbytes=self.dst.nbytes,
-            descriptors=descriptors(self.dst, self.src),
-            flags=move_flags(self._mode(target), self.dst, self.src),
-        )
+        return move_work(self._mode(target), self.dst, self.src)
 
     def run(self, machine: Machine) -> None:
         dst, src = self.dst, self.src

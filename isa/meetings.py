@@ -1,7 +1,8 @@
 """Meetings: which instructions of several recorded programs belong together.
 
-Cores that run one kernel have a program each.  An instruction at which they meet (:mod:`isa.collective`) stands in the
-program of every one that takes part; they pair up in the order in which each core comes to them.
+Cores that run one kernel have a program each.  An instruction at which they meet (:mod:`isa.pair`,
+:mod:`isa.collective`) stands in the program of every one that takes part; they pair up in the order in which each core
+comes to them.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from isa import dtypes
+from isa._tile import check_pairs, check_untiled, tile
 from isa.engine import Engine
 from isa.instruction import Dst, Imm, Instruction, Machine, Src, instruction
 from isa.operands import AccessPattern, Space
 from isa.target import Target
-from isa.tensor import check_untiled
 from isa.work import Work, WorkFlag, WorkKind
 
 __all__ = ["MatmulMx", "QuantizeMx"]
@@ -155,10 +155,7 @@ class MatmulMx(Instruction):
     accumulate: bool | None = Imm(default=None)
 
     def _tile(self) -> tuple[int, int, int, int]:
-        """(row size, column size, start row, start column) of the part of the PE array in use."""
-        if not self.tile_size or not self.tile_position:
-            return (128, 128, 0, 0)
-        return (*self.tile_size, *self.tile_position)
+        return tile(self.tile_size, self.tile_position)
 
     def constrain(self, target: Target) -> None:
         self._check_tile(target)
@@ -222,20 +219,8 @@ class MatmulMx(Instruction):
                 )
 
     def _check_tile(self, target: Target) -> None:
-        if bool(self.tile_position) != bool(self.tile_size):
-            missing = "tile_size" if self.tile_position else "tile_position"
-            raise self.refuse(
-                None, f"{missing} is missing", limit="tile_position and tile_size are given together", target=target
-            )
-        if not self.tile_size or not self.tile_position:
+        if not check_pairs(self, self.tile_size, self.tile_position, target):
             return
-        if len(self.tile_size) != 2 or len(self.tile_position) != 2:
-            raise self.refuse(
-                None,
-                f"tile_size {self.tile_size} and tile_position {self.tile_position}",
-                limit="pairs (rows, columns)",
-                target=target,
-            )
         rows, columns, row, column = self._tile()
         if columns != 128 or column != 0:
             raise self.refuse(

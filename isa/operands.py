@@ -159,10 +159,20 @@ class AccessPattern:
         return self.partitions * self.elements * self.dtype.itemsize
 
     @property
-    def end(self) -> int:
-        """One past the highest byte touched in a partition or HBM buffer, without the run-time part."""
-        last = sum(stride * (count - 1) for stride, count in self.pairs)
-        return self.offset + (last + 1) * self.dtype.itemsize
+    def extent(self) -> tuple[int, int]:
+        """Lowest byte touched in a partition or HBM buffer and one past the highest, strides of either sign, without
+        the run-time part; two equal numbers where there are no elements."""
+        low = high = self.offset
+        if self.elements:
+            itemsize = self.dtype.itemsize
+            high += itemsize
+            for stride, count in self.pairs:
+                reach = stride * (count - 1) * itemsize
+                if reach < 0:
+                    low += reach
+                else:
+                    high += reach
+        return low, high
 
     @property
     def contiguous_run(self) -> int:

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isa import dtypes
+from isa._tile import check_pairs, check_untiled, tile
 from isa.engine import Engine
 from isa.enums import MatmulPerfMode
 from isa.faults import UnverifiedFault
@@ -34,7 +35,7 @@ from isa.operands import AccessPattern, Space
 from isa.target import Target
 from isa.work import Work, WorkFlag, WorkKind
 
-__all__ = ["Matmul", "TensorTranspose", "check_untiled"]
+__all__ = ["Matmul", "TensorTranspose"]
 
 SBUF = (Space.SBUF,)
 PSUM = (Space.PSUM,)
@@ -60,21 +61,14 @@ def _check_bank(ins: Instruction, dst: AccessPattern, target: Target) -> None:
     if target.generation >= 4:
         return
     bank = target.psum_bank_bytes
-    if dst.offset // bank != (dst.end - 1) // bank and dst.dynamic is None:
+    low, high = dst.extent
+    if low // bank != (high - 1) // bank and dst.dynamic is None:
         raise ins.refuse(
             "dst",
-            f"covers bytes {dst.offset} to {dst.end} of each partition and crosses a PSUM bank",
+            f"covers bytes {low} to {high} of each partition and crosses a PSUM bank",
             limit=f"one bank of {bank} bytes",
             advice="start the tile on a bank boundary or split the free dimension",
             target=target,
-        )
-
-
-def check_untiled(ins: Instruction, tile_position: tuple[int, ...] | None, target: Target) -> None:
-    """Indirect operands go with the whole PE array."""
-    if any(tile_position or ()) and any(value.indirect for _, value in ins.tensors()):
-        raise ins.refuse(
-            None, f"tile_position {tile_position} with an indirect operand", limit="tile_position (0, 0)", target=target
         )
 
 
@@ -146,10 +140,7 @@ class Matmul(Instruction):
         return self.stationary.elements // fold, self.moving.elements // fold
 
     def _tile(self) -> tuple[int, int, int, int]:
-        """(row size, column size, start row, start column) of the part of the PE array in use."""
-        if not self.tile_size or not self.tile_position:
-            return (128, 128, 0, 0)
-        return (*self.tile_size, *self.tile_position)
+        return tile(self.tile_size, self.tile_position)
 
     def _moves_bits(self, target: Target) -> bool:
         return self.is_transpose and target.generation >= BIT_EXACT_TRANSPOSE
@@ -175,20 +166,8 @@ class Matmul(Instruction):
                 )
 
     def _check_tile(self, target: Target) -> None:
-        if bool(self.tile_position) != bool(self.tile_size):
-            missing = "tile_size" if self.tile_position else "tile_position"
-            raise self.refuse(
-                None, f"{missing} is missing", target=target, limit="tile_position and tile_size are given together"
-            )
-        if not self.tile_size:
+        if not check_pairs(self, self.tile_size, self.tile_position, target):
             return
-        if len(self.tile_size) != 2 or len(self.tile_position) != 2:
-            raise self.refuse(
-                None,
-                f"tile_size {self.tile_size} and tile_position {self.tile_position}",
-                limit="pairs (rows, columns)",
-                target=target,
-            )
         for what, size, start, sizes in zip(
             ("row", "column"), self.tile_size, self.tile_position, (target.row_tiles, target.column_tiles), strict=True
         ):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from isa.faults import ConstraintFault, OutOfBoundsFault, UnimplementedFault
 from isa.operands import AccessPattern, DynamicKind, Space
 from isa.target import Target
-from memory_model.storage import Storage, extent
+from memory_model.storage import Storage
 
 __all__ = ["Rows", "resolve"]
 
@@ -100,7 +100,7 @@ def resolve(ap: AccessPattern, index: npt.NDArray[np.int64], storage: Storage, t
             target=str(target),
         )
     inner = AccessPattern(ap.space, ap.dtype, ap.offset, ap.pairs[1:], buffer=ap.buffer, storage=storage)
-    rows, top = dynamic.count, extent(inner)[1]
+    rows, top = dynamic.count, inner.extent[1]
     if step > 0:
         rows = min(rows, (storage.nbytes - top) // step + 1)
     largest = int(flat.max(initial=0))

@@ -27,7 +27,7 @@ from isa.target import Target
 from memory_model.allocate import AddressAllocator, Allocator, BankAllocator
 from memory_model.gather import Rows, resolve
 from memory_model.shadow import FULL, Coverage
-from memory_model.storage import Storage, extent
+from memory_model.storage import Storage
 
 __all__ = ["Memory", "Rows", "Storage"]
 
@@ -368,7 +368,7 @@ class Memory:
             return self.buffer(ap.buffer)
         if not ap.space.on_chip:
             raise ValueError(f"{ap} is not in memory: registers belong to the machine")
-        low, high = extent(ap)
+        low, high = ap.extent
         for storage in self.allocators[ap.space].live():
             if (
                 storage.offset <= low
@@ -391,7 +391,7 @@ class Memory:
         return whole
 
     def _check_bounds(self, ap: AccessPattern, storage: Storage) -> None:
-        start, end = extent(ap)
+        start, end = ap.extent
         if start < storage.offset or end > storage.offset + storage.nbytes:
             first, capacity = storage.offset, storage.nbytes
             if ap.space is Space.HBM:

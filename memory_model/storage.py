@@ -11,7 +11,7 @@ from isa.dtypes import DType
 from isa.operands import AccessPattern, Space
 from memory_model.shadow import Coverage
 
-__all__ = ["Storage", "extent", "row_major"]
+__all__ = ["Storage", "row_major"]
 
 
 def row_major(counts: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
@@ -22,22 +22,6 @@ def row_major(counts: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
         pairs.append((stride, count))
         stride *= count
     return tuple(reversed(pairs))
-
-
-def extent(ap: AccessPattern) -> tuple[int, int]:
-    """Lowest byte touched in a partition or HBM buffer and one past the highest, strides of either sign, without the
-    run-time part; two equal numbers where there are no elements."""
-    low = high = ap.offset
-    if ap.elements:
-        itemsize = ap.dtype.itemsize
-        high += itemsize
-        for stride, count in ap.pairs:
-            reach = stride * (count - 1) * itemsize
-            if reach < 0:
-                low += reach
-            else:
-                high += reach
-    return low, high
 
 
 class Storage:

@@ -121,13 +121,13 @@ class Accumulator:
     def _overlapping(self, operand: AccessPattern | None) -> list[tuple[int, ...]]:
         if operand is None:
             return list(self._groups)
-        low, high = operand.offset, operand.end
+        low, high = operand.extent
         first, last = operand.start, operand.start + operand.partitions
         return [
             key
             for key, group in self._groups.items()
-            if group.dst.offset < high
-            and low < group.dst.end
+            if group.dst.extent[0] < high
+            and low < group.dst.extent[1]
             and group.dst.start < last
             and first < group.dst.start + group.dst.partitions
         ]

@@ -37,8 +37,8 @@ class Options:
         overflow: tiles that find no place in SBUF get one behind it, up to 64 MiB in each partition, with a note,
             where AWS's compiler would spill to HBM; PSUM tiles without an address of their own go behind PSUM.  Values
             are right; the modelled time leaves the spilling out.  Environment: ``TRN_SIM_OVERFLOW`` (1 or 0).
-        beyond: an access pattern in SBUF may reach up to 256 bytes beyond its tile, where on the chip something else lies;
-            kernels that do so drop what they read.  A fault otherwise.
+        beyond: an access pattern in SBUF may reach up to 256 bytes beyond its tile, where on the chip something else
+            lies; kernels that do so drop what they read.  A fault otherwise.
     """
 
     target: Target = field(default_factory=resolve_target)

@@ -109,9 +109,16 @@ def test_shape_and_sizes() -> None:
 
 
 def test_byte_range() -> None:
-    assert tile((4, 3, 5), offset=100).end == 100 + 15 * 4
+    assert tile((4, 3, 5), offset=100).extent == (100, 100 + 15 * 4)
     gaps = AccessPattern(Space.SBUF, dtypes.bfloat16, 8, ((16, 3), (2, 4)), partitions=1)
-    assert gaps.end == 8 + (2 * 16 + 3 * 2 + 1) * 2
+    assert gaps.extent == (8, 8 + (2 * 16 + 3 * 2 + 1) * 2)
+
+
+def test_extent_of_negative_strides():
+    back = AccessPattern(Space.SBUF, dtypes.float32, 400, ((-10, 4), (2, 3)), partitions=2)
+    assert back.extent == (400 - 30 * 4, 400 + (2 * 2 + 1) * 4)
+    empty = AccessPattern(Space.SBUF, dtypes.float32, 400, ((-10, 0),), partitions=2)
+    assert empty.extent == (400, 400)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
-from isa.faults import ConstraintFault, Fault, KernelFault
+from isa.faults import ConstraintFault, Fault, KernelFault, UnimplementedFault
 from trn_sim._source import user_location
 from trn_sim.machine import Core, core_stack
 
-__all__ = ["NkiNote", "OldNameFault", "located", "note", "running_core", "unexpected"]
+__all__ = ["MissingNameFault", "NkiNote", "OldNameFault", "located", "note", "running_core", "unexpected"]
 
 _F = TypeVar("_F", bound=Fault)
 _noted: set[tuple[str, str, int]] = set()
@@ -17,6 +17,10 @@ _noted: set[tuple[str, str, int]] = set()
 
 class NkiNote(UserWarning):
     """Something was accepted for the sake of other NKI versions, or has no effect here."""
+
+
+class MissingNameFault(UnimplementedFault, AttributeError):
+    """A name that is not built here; an AttributeError, so that ``hasattr`` answers no."""
 
 
 class OldNameFault(KernelFault, AttributeError):

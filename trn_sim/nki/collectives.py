@@ -5,20 +5,17 @@ Launch a kernel on several ranks with :func:`trn_sim.run_ranks`; a kernel launch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from isa import ranks, ranks_variable
+from isa import collective, collective_variable
+from isa.collective import Groups
 from isa.faults import ConstraintFault
 from isa.instruction import Instruction
-from isa.ranks import Groups
-from trn_sim.machine import current_core
 from trn_sim.nki._support import located
-from trn_sim.nki.isa._convert import tensor_operand, tensor_operands
-from trn_sim.nki.isa._generate import NkiInstruction
-from trn_sim.nki.operator import alu_of
+from trn_sim.nki.isa._convert import tensor_operands
+from trn_sim.nki.isa._generate import NkiInstruction, function
 from trn_sim.nki.register import VirtualRegister
-from trn_sim.nki.tensor import NkiTensor
 
 __all__ = [
     "ReplicaGroup",
@@ -34,9 +31,6 @@ __all__ = [
     "rank_id",
     "reduce_scatter",
 ]
-
-Tensors = NkiTensor | Sequence[NkiTensor]
-Channels = Sequence[Sequence[NkiTensor]]
 
 
 class ReplicaGroup:
@@ -62,209 +56,56 @@ class ReplicaGroup:
         return f"ReplicaGroup({self.replica_groups})"
 
 
-def _groups(group: Any, function: str) -> Groups:
+def _groups(group: Any, instruction: str, operand: str) -> Groups:
     if not isinstance(group, ReplicaGroup):
         raise located(
             ConstraintFault(
-                f"replica_group={group!r}",
-                instruction=function,
+                f"{operand}={group!r}",
+                instruction=instruction,
                 advice="pass nki.collectives.ReplicaGroup([[0, 1, ...]])",
             )
         )
     return tuple(tuple(one) for one in group.replica_groups)
 
 
-def _channels(tensors: Channels, function: str, operand: str) -> tuple[Any, ...]:
+def _channels(tensors: Any, instruction: str, operand: str) -> tuple[Any, ...]:
     if any(not isinstance(own, (list, tuple)) or len(own) != 1 for own in tensors):
         raise located(
             ConstraintFault(
-                "takes one list per channel", instruction=function, operand=operand, limit="exactly one tensor in each"
+                "takes one list per channel",
+                instruction=instruction,
+                operand=operand,
+                limit="exactly one tensor in each",
             )
         )
-    return tensor_operands([own[0] for own in tensors], function, operand)
+    return tensor_operands([own[0] for own in tensors], instruction, operand)
 
 
-def _issue(instruction: Instruction, name: str | None) -> NkiInstruction:
-    core = current_core()
-    return NkiInstruction(core, core.issue(instruction, name=name))
+_CONVERTERS = {
+    "replica_group": _groups,
+    "srcs_by_channel": _channels,
+    "srcs0_by_channel": _channels,
+    "srcs1_by_channel": _channels,
+    "dsts_by_channel": _channels,
+}
 
 
-def all_reduce(
-    srcs: Tensors,
-    dsts: Tensors,
-    replica_group: ReplicaGroup,
-    op: Any,
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """Every dst = ``op`` (``nl.add``, ``nl.minimum``, ``nl.maximum``) over the src of all ranks of the group.
-
-    Args:
-        srcs, dsts: tensors of equal shapes, all in HBM or one each in SBUF.
-        replica_group: who takes part.
-        priority: 0 to 3, on NeuronCore-v4; without effect.
-    """
-    me = "all_reduce"
-    sources, targets = tensor_operands(srcs, me, "srcs"), tensor_operands(dsts, me, "dsts")
-    return _issue(ranks.AllReduce(sources, targets, _groups(replica_group, me), alu_of(op, me, "op"), priority), name)
+def _function(cls: type[Instruction]) -> Callable[..., NkiInstruction]:
+    return function(cls, converters=_CONVERTERS, module=__name__)
 
 
-def all_gather(
-    srcs: Tensors,
-    dsts: Tensors,
-    replica_group: ReplicaGroup,
-    collective_dim: int,
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """Every dst = the src of all ranks one behind the other along ``collective_dim`` (in HBM 0, in SBUF 0 or 1)."""
-    me = "all_gather"
-    sources, targets = tensor_operands(srcs, me, "srcs"), tensor_operands(dsts, me, "dsts")
-    return _issue(ranks.AllGather(sources, targets, _groups(replica_group, me), collective_dim, priority), name)
+all_gather = _function(collective.AllGather)
+all_gather_v = _function(collective_variable.AllGatherV)
+all_reduce = _function(collective.AllReduce)
+all_to_all = _function(collective.AllToAll)
+all_to_all_v = _function(collective_variable.AllToAllV)
+collective_permute = _function(collective.CollectivePermute)
+collective_permute_implicit = _function(collective.CollectivePermuteImplicit)
+collective_permute_implicit_reduce = _function(collective.CollectivePermuteImplicitReduce)
+reduce_scatter = _function(collective.ReduceScatter)
 
-
-def reduce_scatter(
-    srcs: Tensors,
-    dsts: Tensors,
-    replica_group: ReplicaGroup,
-    collective_dim: int,
-    op: Any,
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """dst of the i-th rank = ``op`` over the i-th part, along dimension 0, of the src of all ranks."""
-    me = "reduce_scatter"
-    sources, targets = tensor_operands(srcs, me, "srcs"), tensor_operands(dsts, me, "dsts")
-    groups, operator = _groups(replica_group, me), alu_of(op, me, "op")
-    return _issue(ranks.ReduceScatter(sources, targets, groups, collective_dim, operator, priority), name)
-
-
-def all_to_all(
-    srcs: Tensors,
-    dsts: Tensors,
-    replica_group: ReplicaGroup,
-    collective_dim: int,
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """Part j of the i-th rank's dst = part i of the j-th rank's src, along dimension 0, in HBM."""
-    me = "all_to_all"
-    sources, targets = tensor_operands(srcs, me, "srcs"), tensor_operands(dsts, me, "dsts")
-    return _issue(ranks.AllToAll(sources, targets, _groups(replica_group, me), collective_dim, priority), name)
-
-
-def all_gather_v(
-    srcs: Tensors,
-    dsts: Tensors,
-    replica_group: ReplicaGroup,
-    metadata_tensor: NkiTensor,
-    recv_counts_known: bool = False,
-    has_rdispls: bool = False,
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """A chunk of each rank's src, of its own size, into that rank's slot of every dst (:mod:`isa.ranks_variable`)."""
-    me = "all_gather_v"
-    return _issue(
-        ranks_variable.AllGatherV(
-            tensor_operands(srcs, me, "srcs"),
-            tensor_operands(dsts, me, "dsts"),
-            _groups(replica_group, me),
-            tensor_operand(metadata_tensor, me, "metadata_tensor"),
-            recv_counts_known,
-            has_rdispls,
-            priority,
-        ),
-        name,
-    )
-
-
-def all_to_all_v(
-    srcs: Tensors,
-    dsts: Tensors,
-    replica_group: ReplicaGroup,
-    metadata_tensor: NkiTensor,
-    recv_counts_known: bool = False,
-    has_rdispls: bool = False,
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """A chunk for each rank, of its own size, into the sender's slot there; see :mod:`isa.ranks_variable`."""
-    me = "all_to_all_v"
-    return _issue(
-        ranks_variable.AllToAllV(
-            tensor_operands(srcs, me, "srcs"),
-            tensor_operands(dsts, me, "dsts"),
-            _groups(replica_group, me),
-            tensor_operand(metadata_tensor, me, "metadata_tensor"),
-            recv_counts_known,
-            has_rdispls,
-            priority,
-        ),
-        name,
-    )
-
-
-def collective_permute(
-    srcs: Tensors,
-    dsts: Tensors,
-    source_target_pairs: Iterable[tuple[int, int]],
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """dst of each target = src of its source, in HBM."""
-    me = "collective_permute"
-    sources, targets = tensor_operands(srcs, me, "srcs"), tensor_operands(dsts, me, "dsts")
-    pairs: Any = tuple(tuple(int(rank) for rank in pair) for pair in source_target_pairs)
-    return _issue(ranks.CollectivePermute(sources, targets, pairs, priority), name)
-
-
-def collective_permute_implicit(
-    srcs_by_channel: Channels,
-    dsts_by_channel: Channels,
-    replica_group: ReplicaGroup,
-    channel_ids: Sequence[int] = [0],
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """On each channel, dst = src of the predecessor in the ring."""
-    me = "collective_permute_implicit"
-    return _issue(
-        ranks.CollectivePermuteImplicit(
-            _channels(srcs_by_channel, me, "srcs_by_channel"),
-            _channels(dsts_by_channel, me, "dsts_by_channel"),
-            _groups(replica_group, me),
-            tuple(channel_ids),
-            priority,
-        ),
-        name,
-    )
-
-
-def collective_permute_implicit_reduce(
-    srcs0_by_channel: Channels,
-    srcs1_by_channel: Channels,
-    dsts_by_channel: Channels,
-    replica_group: ReplicaGroup,
-    op: Any,
-    channel_ids: Sequence[int] = [0],
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """On each channel, dst = ``op(src0, src1)`` of the predecessor in the ring."""
-    me = "collective_permute_implicit_reduce"
-    return _issue(
-        ranks.CollectivePermuteImplicitReduce(
-            _channels(srcs0_by_channel, me, "srcs0_by_channel"),
-            _channels(srcs1_by_channel, me, "srcs1_by_channel"),
-            _channels(dsts_by_channel, me, "dsts_by_channel"),
-            _groups(replica_group, me),
-            alu_of(op, me, "op"),
-            tuple(channel_ids),
-            priority,
-        ),
-        name,
-    )
+_current_rank = _function(collective_variable.CurrentRank)
+_rank_id = _function(collective_variable.RankId)
 
 
 def collective_permute_implicit_current_processing_rank_id(
@@ -272,13 +113,12 @@ def collective_permute_implicit_current_processing_rank_id(
 ) -> VirtualRegister:
     """A register with the rank whose data this one holds after ``iteration_id`` steps around the ring."""
     register = VirtualRegister()
-    groups = _groups(replica_group, "collective_permute_implicit_current_processing_rank_id")
-    _issue(ranks_variable.CurrentRank(register.operand(), int(iteration_id), groups, channel_id), name)
+    _current_rank(register, iteration_id, replica_group, channel_id, name)
     return register
 
 
 def rank_id(name: str | None = None) -> VirtualRegister:
     """A register with the number of this rank."""
     register = VirtualRegister()
-    _issue(ranks_variable.RankId(register.operand()), name)
+    _rank_id(register, name)
     return register

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from isa.faults import ConstraintFault
-from trn_sim.machine import Options
 from trn_sim.nki._support import located
 from trn_sim.nki.kernel import Run, simulate
 
@@ -29,6 +28,7 @@ def run_ranks(
     precise: bool | None = None,
     uninitialized: str | None = None,
     values: bool | None = None,
+    overflow: bool | None = None,
 ) -> Run:
     """Run a kernel on several ranks and return the whole :class:`Run`; its ``result`` is a list, one for each rank.
 
@@ -37,7 +37,7 @@ def run_ranks(
         inputs: the arguments of each rank (a dictionary by name or a tuple in order): a sequence with one entry per
             rank, a function of the rank, or one dictionary for all.
         ranks: how many; may be left out where ``inputs`` is a sequence.
-        target, precise, uninitialized, values: as for :func:`trn_sim.run`.
+        target, precise, uninitialized, values, overflow: as for :func:`trn_sim.run`.
 
     Raises:
         ConstraintFault: the number of ranks is unknown, or is not that of the inputs.
@@ -55,5 +55,8 @@ def run_ranks(
     if count < 1 or len(each) != count:
         raise located(ConstraintFault(f"inputs of {len(each)} ranks", limit=f"ranks={ranks}, one and more"))
     split = [((), dict(own)) if isinstance(own, Mapping) else (tuple(own), {}) for own in each]
-    options = Options.from_environment(target=target, precise=precise, uninitialized=uninitialized, values=values)
-    return simulate(kernel).run_ranks(split, options)
+    wrapped = simulate(kernel)
+    options = wrapped.options(
+        target=target, precise=precise, uninitialized=uninitialized, values=values, overflow=overflow
+    )
+    return wrapped.run_ranks(split, options)

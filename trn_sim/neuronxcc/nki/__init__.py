@@ -9,7 +9,7 @@ from trn_sim.neuronxcc.nki import compiler, isa, language, typing
 from trn_sim.neuronxcc.nki._tile import Tile as tensor  # noqa: N813
 from trn_sim.neuronxcc.nki.kernel import jit, simulate_kernel, trace
 from trn_sim.neuronxcc.nki.measure import baremetal, benchmark, profile
-from trn_sim.nki._support import located
+from trn_sim.nki._support import MissingNameFault, located
 
 __all__ = [
     "FrameworkKernel", "baremetal", "benchmark", "compiler", "isa", "jit", "language", "profile", "simulate_kernel",
@@ -29,11 +29,7 @@ class FrameworkKernel:
         )
 
 
-class _NotBuilt(UnimplementedFault, AttributeError):
-    """An UnimplementedFault that ``hasattr`` understands."""
-
-
 def __getattr__(name: str) -> NoReturn:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise located(_NotBuilt(f"neuronxcc.nki.{name} does not exist on trn-sim"))
+    raise located(MissingNameFault(f"neuronxcc.nki.{name} does not exist on trn-sim"))

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, TypeVar
 
-from isa.faults import UnimplementedFault
-from trn_sim.nki._support import located
+from trn_sim.nki._support import MissingNameFault, located
 
 __all__ = ["no_reorder", "skip_middle_end_transformations"]
 
@@ -30,12 +29,8 @@ def __getattr__(name: str) -> NoReturn:
     if name.startswith("__"):
         raise AttributeError(name)
     raise located(
-        _MissingCompiler(
+        MissingNameFault(
             f"nki.compiler.{name}: trn-sim has no NKI compiler",
             advice="call the kernel directly: it runs on the simulator",
         )
     )
-
-
-class _MissingCompiler(UnimplementedFault, AttributeError):
-    """An UnimplementedFault that ``hasattr`` understands."""

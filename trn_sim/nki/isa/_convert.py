@@ -17,7 +17,14 @@ from trn_sim.nki.operator import activation_of, alu_of
 from trn_sim.nki.register import VirtualRegister
 from trn_sim.nki.tensor import NkiTensor
 
-__all__ = ["immediate_converter", "optional_operand", "scalar_operand", "tensor_operand", "tensor_operands"]
+__all__ = [
+    "Converter",
+    "immediate_converter",
+    "optional_operand",
+    "scalar_operand",
+    "tensor_operand",
+    "tensor_operands",
+]
 
 Converter = Callable[[Any, str, str], Any]
 

@@ -8,7 +8,7 @@ straight-line and made once: it runs for every instruction of every kernel.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
@@ -19,6 +19,7 @@ from isa.instruction import Instruction
 from trn_sim.machine import Core, current_core
 from trn_sim.nki._support import located, unexpected
 from trn_sim.nki.isa._convert import (
+    Converter,
     immediate_converter,
     optional_operand,
     scalar_operand,
@@ -55,8 +56,21 @@ class NkiInstruction:
         return f"<NkiInstruction {self.position}>"
 
 
-def function(cls: type[Instruction], *, summary: str | None = None) -> Callable[..., NkiInstruction]:
-    """The ``nki.isa`` function of one instruction class."""
+def function(
+    cls: type[Instruction],
+    *,
+    summary: str | None = None,
+    converters: Mapping[str, Converter] | None = None,
+    module: str = "trn_sim.nki.isa",
+) -> Callable[..., NkiInstruction]:
+    """The function of one instruction class.
+
+    Args:
+        cls: the class.
+        summary: the docstring's text; None for that of the class.
+        converters: how to convert arguments of which the declaration does not say it, by name.
+        module: where the function is found.
+    """
     mnemonic = cls.mnemonic
     hints = get_type_hints(cls)
     specs = dict(cls.operands)
@@ -83,7 +97,10 @@ def function(cls: type[Instruction], *, summary: str | None = None) -> Callable[
         header.append(name if default is inspect.Parameter.empty else f"{name}=default_{name}")
         spec = specs.get(name)
         where = f"{name}, {mnemonic!r}, {name!r}"
-        if spec is None:
+        if converters and name in converters:
+            namespace[f"convert_{name}"] = converters[name]
+            arguments.append(f"convert_{name}({where})")
+        elif spec is None:
             converter = immediate_converter(hints[name])
             if converter is None:
                 arguments.append(name)
@@ -114,7 +131,7 @@ def function(cls: type[Instruction], *, summary: str | None = None) -> Callable[
     )
     exec(compile(source, f"<generated nki.isa.{mnemonic}>", "exec"), namespace)
     made: Callable[..., NkiInstruction] = namespace[mnemonic]
-    made.__module__ = "trn_sim.nki.isa"
+    made.__module__ = module
     made.__qualname__ = mnemonic
     made.__doc__ = _documentation(cls, summary)
     made.__signature__ = inspect.Signature(parameters, return_annotation=NkiInstruction)  # type: ignore[attr-defined]

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from isa._collective import Collective, Groups, check_groups, check_single, group_of
 from isa._descriptors import check_priority
-from isa._ranks import Collective, Groups, check_groups, check_single, group_of
 from isa.engine import Engine
 from isa.faults import OutOfBoundsFault
 from isa.instruction import Array, Dst, Imm, Instruction, Machine, Src, SrcDst, instruction
@@ -50,7 +50,7 @@ class _Variable(Collective):
     takes_packed = True
     srcs: tuple[AccessPattern, ...]
     dsts: tuple[AccessPattern, ...]
-    replica_groups: Groups
+    replica_group: Groups
     metadata_tensor: AccessPattern
     recv_counts_known: bool
     has_rdispls: bool
@@ -59,7 +59,7 @@ class _Variable(Collective):
 
     def constrain(self, target: Target) -> None:
         check_priority(self, self.priority, target)
-        ranks = check_groups(self, self.replica_groups, target)
+        ranks = check_groups(self, self.replica_group, target)
         check_single(self, self.srcs, target)
         check_single(self, self.dsts, target)
         if self.srcs[0].dtype != self.dsts[0].dtype:
@@ -80,11 +80,11 @@ class _Variable(Collective):
             raise self.refuse("dsts[0]", f"has no {ranks} equal slots", limit="a multiple of the ranks", target=target)
 
     def work(self, target: Target) -> Work:
-        ranks = len(self.replica_groups[0])
-        return self.collective_work(self.srcs, ranks=ranks, sent=(ranks - 1) / (1 if self.columns else ranks))
+        sent = (self.ranks - 1) / (1 if self.columns else self.ranks)
+        return self.collective_work(self.srcs, ranks=self.ranks, sent=sent)
 
     def run(self, machine: Machine) -> None:
-        order = group_of(self.replica_groups, machine.place.rank, self.mnemonic)
+        order = self.group(machine)
         ranks, mine = len(order), order.index(machine.place.rank)
 
         def give() -> list[Array]:
@@ -141,7 +141,7 @@ class AllGatherV(_Variable):
 
     srcs: tuple[AccessPattern, ...] = Src(spaces=_HBM, quadrant=False, many=True)
     dsts: tuple[AccessPattern, ...] = Dst(spaces=_HBM, quadrant=False, many=True)
-    replica_groups: Groups = Imm()
+    replica_group: Groups = Imm()
     metadata_tensor: AccessPattern = SrcDst(
         spaces=(Space.HBM, Space.SBUF), quadrant=False, dtypes=frozenset({"uint32"})
     )
@@ -152,9 +152,9 @@ class AllGatherV(_Variable):
     def constrain(self, target: Target) -> None:
         if self.has_rdispls:
             raise self.refuse(None, "has_rdispls=True", limit="has_rdispls=False", target=target)
-        if check_groups(self, self.replica_groups, target) != _GATHER_RANKS:
+        if check_groups(self, self.replica_group, target) != _GATHER_RANKS:
             raise self.refuse(
-                None, f"groups {self.replica_groups}", limit=f"{_GATHER_RANKS} ranks, those of a chip", target=target
+                None, f"groups {self.replica_group}", limit=f"{_GATHER_RANKS} ranks, those of a chip", target=target
             )
         _Variable.constrain(self, target)
 
@@ -172,7 +172,7 @@ class AllToAllV(_Variable):
 
     srcs: tuple[AccessPattern, ...] = Src(spaces=_HBM, quadrant=False, many=True)
     dsts: tuple[AccessPattern, ...] = Dst(spaces=_HBM, quadrant=False, many=True)
-    replica_groups: Groups = Imm()
+    replica_group: Groups = Imm()
     metadata_tensor: AccessPattern = SrcDst(
         spaces=(Space.HBM, Space.SBUF), quadrant=False, dtypes=frozenset({"uint32"})
     )
@@ -217,13 +217,13 @@ class CurrentRank(_Number):
 
     dst: AccessPattern = Dst(spaces=REGISTER)
     iteration_id: int = Imm()
-    replica_groups: Groups = Imm()
+    replica_group: Groups = Imm()
     channel_id: int = Imm(0)
 
     def constrain(self, target: Target) -> None:
-        check_groups(self, self.replica_groups, target)
+        check_groups(self, self.replica_group, target)
 
     def run(self, machine: Machine) -> None:
-        group = group_of(self.replica_groups, machine.place.rank, self.mnemonic)
+        group = group_of(self.replica_group, machine.place.rank, self.mnemonic)
         at = group.index(machine.place.rank) - self.iteration_id
         machine.write_register(self.dst, group[at % len(group)])

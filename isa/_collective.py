@@ -26,7 +26,6 @@ __all__ = [
     "check_single",
     "group_of",
     "part_of",
-    "predecessor",
     "reduced",
 ]
 
@@ -81,13 +80,28 @@ class Collective(Instruction):
     """What collectives share: operands, the meeting, and their work."""
 
     __slots__ = ()
+    replica_group: Groups
 
     def queue(self, target: Target) -> int:
         return int(Engine.dma)
 
+    @property
+    def ranks(self) -> int:
+        """Ranks of a group."""
+        return len(self.replica_group[0])
+
+    def group(self, machine: Machine) -> tuple[int, ...]:
+        """The group of this rank, in the order of the ring."""
+        return group_of(self.replica_group, machine.place.rank, self.mnemonic)
+
+    def predecessor(self, machine: Machine) -> int:
+        """The rank before this one in its ring."""
+        group = self.group(machine)
+        return group[group.index(machine.place.rank) - 1]
+
     @classmethod
     def meeting(cls, constants: Mapping[str, str], work: Work, place: Place) -> tuple[str, tuple[int, ...]] | None:
-        groups = ast.literal_eval(constants["replica_groups"])
+        groups = ast.literal_eval(constants["replica_group"])
         group = group_of(groups, place.rank, cls.mnemonic)
         return cls.mnemonic, place.across(group, all_cores=bool(work.flags & WorkFlag.HBM_READ))
 
@@ -154,19 +168,23 @@ class Collective(Instruction):
         else:
             machine.store(dst, values)
 
-    def check_equal(self, machine: Machine, given: Mapping[int, Sequence[Array]]) -> None:
-        """All ranks bring as much."""
+    def exchange_equal(self, machine: Machine, give: Callable[[], list[Array]]) -> dict[int, list[Array]]:
+        """As :meth:`exchange`; all ranks bring as much."""
+        given: dict[int, list[Array]] = self.exchange(machine, give)
         sizes = {rank: [array.shape for array in arrays] for rank, arrays in given.items()}
         if len({str(size) for size in sizes.values()}) > 1:
             raise self.refuse(
                 None, f"ranks bring different shapes: {sizes}", limit="equal shapes on all ranks", target=machine.target
             )
+        return given
 
+    def exchange_bits(self, machine: Machine, tensors: Sequence[AccessPattern]) -> dict[int, list[Array]]:
+        """The bits of ``tensors`` of all ranks."""
+        return self.exchange_equal(machine, lambda: [machine.raw(tensor).copy() for tensor in tensors])
 
-def predecessor(groups: Groups, rank: int, instruction: str) -> int:
-    """The rank before ``rank`` in its ring."""
-    group = group_of(groups, rank, instruction)
-    return group[group.index(rank) - 1]
+    def exchange_values(self, machine: Machine, tensors: Sequence[AccessPattern]) -> dict[int, list[Array]]:
+        """The numbers of ``tensors`` of all ranks."""
+        return self.exchange_equal(machine, lambda: self.values(machine, tensors))
 
 
 def part_of(values: Array, order: Sequence[int], rank: int, axis: int) -> Array:
@@ -205,7 +223,7 @@ def check_channels(
     for src, dst in zip(srcs, dsts, strict=True):
         if src.space is not dst.space or src.dtype != dst.dtype or src.nbytes != dst.nbytes:
             raise ins.refuse(
-                "dsts[0]",
+                f"{ins.operands[-1][0]}[0]",
                 f"and a source of shape {src.shape} {src.dtype} in {src.space.name}",
                 limit="memory, dtype and size of the source",
                 target=target,
