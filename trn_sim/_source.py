@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import CodeType, FrameType
 
 __all__ = ["Site", "at_site", "site", "user_frame", "user_location"]
@@ -38,15 +36,20 @@ def site(depth: int = 1) -> Site | None:
     return Site(frame) if isinstance(frame, FrameType) else frame
 
 
-@contextmanager
-def at_site(place: Site | None) -> Iterator[None]:
-    """Inside, the user's code is at ``place``, whatever the stack says."""
-    before = _present.site
-    _present.site = place
-    try:
-        yield
-    finally:
-        _present.site = before
+class at_site:  # noqa: N801  # used as a function; a generator would cost as much as half an instruction
+    """``with at_site(place):`` the user's code is at ``place``, whatever the stack says."""
+
+    __slots__ = ("_before", "_place")
+
+    def __init__(self, place: Site | None) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        self._before = _present.site
+        _present.site = self._place
+
+    def __exit__(self, *_: object) -> None:
+        _present.site = self._before
 
 
 def user_frame(depth: int = 1) -> FrameType | Site | None:

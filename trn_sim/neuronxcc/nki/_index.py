@@ -40,15 +40,17 @@ class Index:
         shape: number of positions in each dimension.
         coefs: increment per position, by dimension.
         const: value at position (0, 0, ...).
+        layout: shape and increments, which indices of one kind share.
     """
 
-    __slots__ = ("coefs", "const", "shape")
+    __slots__ = ("coefs", "const", "layout", "shape")
     __array_ufunc__ = None  # numpy's numbers leave the arithmetic to this class
 
     def __init__(self, shape: Ints, coefs: Ints, const: int) -> None:
         self.shape = shape
         self.coefs = tuple(0 if size == 1 else coef for size, coef in zip(shape, coefs, strict=True))
         self.const = const
+        self.layout = self.shape, self.coefs
 
     @property
     def ndim(self) -> int:

@@ -21,6 +21,12 @@ __all__ = ["Indexed"]
 Ints = tuple[int, ...]
 
 
+_accesses: dict[Any, tuple[Ints, Ints, list[tuple[int, int]]]] = {}
+"""By tensor layout and layouts of the index tiles: shape and strides of the view, reach of each index from its value at
+position 0.  A kernel has few of them and uses each in every iteration."""
+_MOST_ACCESSES = 1 << 16
+
+
 def _span(key: Any, size: int) -> range | None:
     """The positions that an integer or a slice names, which may lie beyond ``size``; None for anything else."""
     if isinstance(key, DynamicSlice):
@@ -190,6 +196,23 @@ class Indexed(NkiTensor):
         return view
 
     def _advanced(self, keys: list[Any]) -> Self:
+        layouts = tuple([k.layout if k.__class__ is Index else None for k in keys])
+        access = self.shape, self.strides, self._row, layouts
+        known = _accesses.get(access)
+        if known is not None:
+            shape, strides, reaches = known
+            offset = self.offset
+            for k, size, stride, (low, high) in zip(keys, self.shape, self.strides, reaches, strict=True):
+                number = k.const if k.__class__ is Index else k
+                if not isinstance(number, int) or number + low < 0 or number + high >= size:
+                    break
+                offset += number * stride
+            else:
+                return self._view(shape, strides, offset)
+        return self._compose(keys, access)
+
+    def _compose(self, keys: list[Any], access: Any) -> Self:
+        """The view at ``keys``; remembered under ``access`` where only offsets can differ the next time."""
         if Ellipsis in [k for k in keys if not isinstance(k, Index)] or any(
             isinstance(k, (slice, DynamicSlice)) for k in keys
         ):
@@ -232,6 +255,9 @@ class Indexed(NkiTensor):
         if picked is not None:
             dim, rows = picked
             self._pick(view, dim, rows)
+        elif len(_accesses) < _MOST_ACCESSES:
+            reaches = [(low - i.const, high - i.const) for i in indices for low, high in [i.bounds()]]
+            _accesses[access] = view.shape, view.strides, reaches
         return view
 
     def _affine(self, indices: list[Index], shape: Ints) -> Self:

@@ -84,9 +84,13 @@ def _depth(tile: Tile) -> int:
 
 def _shallow(dst: Tile, operands: Operands) -> Iterator[tuple[Tile, Operands]]:
     """The call in pieces that all operands can express, cut along the first free dimension of more than one element."""
-    full = [value for value in (dst, *operands.values()) if isinstance(value, Tile) and value.ndim == dst.ndim]
-    at = next((dim for dim in range(1, dst.ndim) if dst.shape[dim] > 1), None)
-    if at is None or all(_depth(tile) <= MAX_PAIRS for tile in full):
+    rank = len(dst.shape)
+    at = None
+    if rank > MAX_PAIRS:
+        full = [value for value in (dst, *operands.values()) if isinstance(value, Tile) and value.ndim == rank]
+        if any(_depth(tile) > MAX_PAIRS for tile in full):
+            at = next((dim for dim in range(1, rank) if dst.shape[dim] > 1), None)
+    if at is None:
         yield dst, {name: readable(value) for name, value in operands.items()}
         return
     for position in range(dst.shape[at]):

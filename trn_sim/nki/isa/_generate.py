@@ -112,7 +112,7 @@ def function(
             arguments.append(f"tensor_operands({where})")
         else:
             convert = "scalar_operand" if spec.scalar else "optional_operand" if spec.optional else "tensor_operand"
-            argument = f"({name}._operand or {name}.operand()) if {name}.__class__ is NkiTensor else {convert}({where})"
+            argument = f"({name}._operand or {name}.operand()) if isinstance({name}, NkiTensor) else {convert}({where})"
             if spec.indirect and cls.engines == (Engine.tensor,):
                 argument = f"for_tensor_engine({argument})"
             arguments.append(argument)
